@@ -13,9 +13,9 @@
 //! So *M ≤ 1.02 L* for every sequence, at every time, as long as memory keeps its size.
 //!
 //! The price is paid where a leader is right at once: what is kept of a loop doubles with each pass or faster, and does
-//! not start at its full size. Who would rather have it at once gives a **head start**, a share *h* of memory's *C* pages that may
-//! be staked before anything was won: then *M ≤ 1.02 L + h C*. A policy that stakes more than this has a sequence on which it breaks the bound: the one
-//! that asks for all absent pages next.
+//! not start at its full size. Who would rather have it at once gives a **head start**, a share *h* of memory's *C* pages
+//! that may be staked before anything was won: then *M ≤ 1.02 L + h C*. A policy that stakes more than this has a
+//! sequence on which it breaks the bound: the one that asks for all absent pages next.
 //!
 //! **Where hits are not seen** (memory without accessed bits: what is used shows only by what comes back), the policy
 //! sees its own misses and no other references. Then *L* counts those of its misses that LRU would have had too, and

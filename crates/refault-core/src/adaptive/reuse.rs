@@ -10,8 +10,9 @@
 //! The paper's stack orders pages by their last reference down to the oldest low page; whether a page is in it follows
 //! from the two times alone, so there is no stack, and ghosts cost nothing but the time that every page has.
 //!
-//! Invariants: held pages are low or on probation; the low are at most the capacity without the probation share; each
-//! page on probation has one entry in the queue that bears the time of its last reference.
+//! Invariants: held pages are low or on probation; the low are at most the capacity without the probation share, or go first
+//! until they are, where that share has grown; each page on probation has one entry in the queue that bears the time of its
+//! last reference.
 //! Cost: 4 to 12 bytes per low page, 8 to 40 per page on probation.
 //! Source: Jiang and Zhang, *LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy*, SIGMETRICS 2002;
 //! that the stack need not be kept is ours.
@@ -92,12 +93,7 @@ impl Reuse {
     /// first from now on.
     pub fn reserve(&mut self, waiting: usize) {
         self.waiting = waiting.min(self.capacity / MAX_WAITING_SHARE);
-        self.limit();
-    }
-
-    fn limit(&mut self) {
-        let probation = self.capacity.div_ceil(PROBATION_SHARE) + self.waiting;
-        self.low_limit = self.capacity - probation;
+        self.low_limit = self.capacity - self.capacity.div_ceil(PROBATION_SHARE) - self.waiting;
     }
 
     fn enqueue(&mut self, page: PageId, table: &mut Table) {
@@ -179,5 +175,50 @@ impl Directory for Reuse {
 
     fn bytes(&self) -> usize {
         self.low.bytes() + self.probation.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CAPACITY: usize = 100;
+
+    /// So many pages referred to for the first time, in order.
+    fn filled(reuse: &mut Reuse, pages: u32) -> Table {
+        let mut table = Table { records: Vec::new(), now: 1 };
+        table.grow(2 * CAPACITY);
+        reuse.resize(CAPACITY, &mut table);
+        for page in 0..pages {
+            table.touch(page);
+            reuse.refer(page, 0, &mut table);
+        }
+        table
+    }
+
+    #[test]
+    fn places_for_what_waits_are_made_of_what_is_low() {
+        let mut reuse = Reuse::default();
+        let mut table = filled(&mut reuse, 100);
+        reuse.reserve(20);
+        // 99 were low, and 79 may be now; the one on probation stays meanwhile.
+        let shed: Vec<PageId> = (0..20).filter_map(|_| reuse.shed(&mut table)).collect();
+        assert_eq!(shed, (0..20).collect::<Vec<_>>());
+        assert_eq!(reuse.shed(&mut table), Some(99), "what passes through");
+    }
+
+    /// What is kept of a scan would go in pieces, and come back page by page.
+    #[test]
+    fn what_is_low_stays_though_all_that_is_on_probation_may_wait() {
+        let mut reuse = Reuse::default();
+        let mut table = filled(&mut reuse, 0);
+        reuse.reserve(20);
+        for page in 0..85 {
+            table.touch(page);
+            reuse.refer(page, 0, &mut table);
+        }
+        assert_eq!((reuse.low_pages, reuse.probation_pages), (79, 6));
+        let shed: Vec<PageId> = (0..6).filter_map(|_| reuse.shed(&mut table)).collect();
+        assert_eq!(shed, (79..85).collect::<Vec<_>>());
     }
 }
