@@ -32,6 +32,10 @@ const MAX_OF_CALL: usize = 256;
 /// Pages of a window that exchange frames: the more, the fewer pieces, and the later the first of them is asked for.
 const MAX_IN_ORDER: usize = 1024;
 
+/// Where two windows are under way beside the one that is being read, each has at most so many-th of the frames: the
+/// three together no more than a window of an eighth and the one before it.
+const FRAMES_PER_PAGE_OF_TWO: u64 = 12;
+
 /// Pages that one of the kernel's reads takes at most (`IOV_MAX`).
 const MAX_AT_ONCE: usize = 1024;
 
@@ -107,17 +111,20 @@ impl CachedFile {
     pub(crate) fn read_missing(&self, index: u64, within: usize, out: &mut [u8]) -> Result<usize, ReadError> {
         self.origin.check().map_err(|error| ReadError::Io { offset: index * PAGE, error })?;
         let mut engine = self.shared.engine();
-        let mut asked = false;
+        let (mut asked, mut waited) = (false, false);
         loop {
             // Anew after each wait: its number may be another's.
             let page = engine.page(self.opened.number, index)?;
             if !std::mem::replace(&mut asked, true) {
                 engine.asked(page, false);
             }
-            match self.attempt(engine, page, index, within, out) {
+            match self.attempt(engine, page, index, waited, within, out) {
                 Attempt::Read(bytes) => return Ok(bytes),
                 Attempt::Fill(engine, run) => return self.fill(engine, run, within, out),
-                Attempt::Busy(held) => engine = self.shared.wait(held, page),
+                Attempt::Busy(held) => {
+                    waited = true;
+                    engine = self.shared.wait(held, page);
+                }
                 Attempt::Full(held) if held.filling > 0 => engine = self.shared.wait_for_room(held),
                 Attempt::Full(held) => {
                     let waits_for_writes = held.dirty.total() > 0;
@@ -131,12 +138,13 @@ impl CachedFile {
         }
     }
 
-    /// Reads from a page that is there after all, or gives it a frame.
+    /// Reads from a page that is there after all, or gives it a frame. `waited`: the caller waited for it to come.
     pub(crate) fn attempt<'a>(
         &'a self,
         mut engine: MutexGuard<'a, Engine>,
         page: PageId,
         index: u64,
+        waited: bool,
         within: usize,
         out: &mut [u8],
     ) -> Attempt<'a> {
@@ -151,7 +159,7 @@ impl CachedFile {
             let marked = engine.pages.take_mark(page);
             drop(engine);
             if marked {
-                self.arrived(index);
+                self.arrived(index, waited);
             }
             out[..part].copy_from_slice(&pin.page().0[within..within + part]);
             return Attempt::Read(part);
@@ -388,10 +396,20 @@ impl CachedFile {
         find(&mut streams, most)
     }
 
-    /// A read has arrived at a marked page.
+    /// A read has arrived at a marked page, which it had to wait for, or not.
     #[cold]
-    pub(crate) fn arrived(&self, index: u64) {
-        let Some(window) = self.window(|streams, most| streams.marked(index, most)) else { return };
+    pub(crate) fn arrived(&self, index: u64, waited: bool) {
+        let together = self.opened.backing.reads_together();
+        let most_of_two = |most: u64| most.min(self.shared.buffers.pins.len() as u64 / FRAMES_PER_PAGE_OF_TWO);
+        let window = self.window(|streams, most| streams.marked(index, most, most_of_two(most)));
+        let Some(window) = window.filter(|window| self.read_window(*window) && waited && together) else { return };
+        if let Some(further) = self.window(|streams, most| streams.further(window, most_of_two(most))) {
+            self.read_window(further);
+        }
+    }
+
+    /// Has a window read in the background. Whether there was room for all of it.
+    fn read_window(&self, window: Window) -> bool {
         let mut marks = true;
         for stretch in window.parts(MAX_IN_ORDER as u64) {
             let mut missing = Missing { pages: Vec::new(), end: End::All };
@@ -411,9 +429,10 @@ impl CachedFile {
             let jobs = self.jobs(&mut self.shared.engine(), window, missing, &mut marks);
             submit(jobs);
             if ended {
-                break;
+                return false;
             }
         }
+        true
     }
 
     /// The missing pages of a window or a part of it, as jobs in the order in which they will be wanted. The first one carries

@@ -243,7 +243,7 @@ impl CachedFile {
             self.shared.buffers.unread.fetch_sub(1, Ordering::Relaxed);
         }
         if now & MARKER != 0 {
-            self.arrived(index);
+            self.arrived(index, false);
         }
     }
 

@@ -162,7 +162,7 @@ impl Step {
             if self.asked.replace(index) != Some(index) {
                 engine.asked(page, false);
             }
-            match file.attempt(engine, page, index, within, &mut self.buffer[self.done..self.wanted]) {
+            match file.attempt(engine, page, index, false, within, &mut self.buffer[self.done..self.wanted]) {
                 Attempt::Read(bytes) => self.done += bytes,
                 Attempt::Busy(engine) => return file.shared.park(engine, page, Box::new(move || self.go_on())),
                 Attempt::Full(engine) if engine.filling > 0 => {

@@ -5,7 +5,8 @@
 //! window, so that the device works while the reader does. A window starts at four times the read and grows to the most
 //! that is allowed, by four while it is small and then by two (the kernel's rule: `page_cache_ra_order`,
 //! `force_page_cache_ra` and `get_next_ra_size` in `mm/readahead.c`). Pages that were read ahead and evicted before
-//! anybody asked for them halve it, down to nothing.
+//! anybody asked for them halve it, down to nothing. Where a window takes long however small it is, a reader that had to
+//! wait for one has two under way from then on ([`Streams::further`]).
 //!
 //! Invariants: at most [`STREAMS`] streams per file, the one used longest ago makes place; a window never begins before
 //! the file. Cost: each stream is looked at once per miss and per mark.
@@ -32,6 +33,11 @@ pub(crate) struct Window {
 }
 
 impl Window {
+    /// What follows its last page, unless the file begins there.
+    fn end(self) -> Option<u64> {
+        self.first.checked_add_signed(self.step * self.pages as i64)
+    }
+
     /// The window in parts of at most so many pages, in the order in which they will be asked for.
     pub(crate) fn parts(self, most: u64) -> impl Iterator<Item = Window> {
         (0..self.pages.div_ceil(most)).map_while(move |number| {
@@ -59,6 +65,8 @@ struct Stream {
     run: u32,
     /// The window that was read ahead last.
     window: Option<Window>,
+    /// The one before it, if no reader has arrived there.
+    before: Option<Window>,
     /// 0: never.
     used: u64,
 }
@@ -117,26 +125,48 @@ impl Streams {
             |stream: &&mut Stream| stream.used != 0 && stream.run == 0 && stream.last.abs_diff(index) <= MAX_STEP;
         if let Some(stream) = self.streams.iter_mut().filter(near).max_by_key(|stream| stream.used) {
             let step = index.wrapping_sub(stream.last) as i64;
-            *stream = Stream { last: index, length, step, run: 0, window: None, used: clock };
+            *stream = Stream { last: index, length, step, run: 0, window: None, before: None, used: clock };
             return None;
         }
         let oldest = self.streams.iter_mut().min_by_key(|stream| stream.used).expect("invariant: there are streams");
-        *oldest = Stream { last: index, length, step: 0, run: 0, window: None, used: clock };
+        *oldest = Stream { last: index, length, step: 0, run: 0, window: None, before: None, used: clock };
         None
     }
 
-    /// A marked page was read: the reader has arrived in a window. What is to be read ahead after it.
-    pub(crate) fn marked(&mut self, index: u64, most: u64) -> Option<Window> {
+    /// A marked page was read: the reader has arrived in a window. What is to be read ahead after it, at most
+    /// `most` pages, or `most_of_two` if another window is under way before it.
+    pub(crate) fn marked(&mut self, index: u64, most: u64, most_of_two: u64) -> Option<Window> {
         self.clock += 1;
-        let most = most >> self.restraint;
-        let of = |stream: &&mut Stream| stream.window.is_some_and(|window| window.first == index);
+        let begins = |window: Option<Window>| window.is_some_and(|window| window.first == index);
+        let of = |stream: &&mut Stream| begins(stream.window) || begins(stream.before);
         let stream = self.streams.iter_mut().find(of)?;
+        stream.before = stream.window.filter(|window| window.first != index);
+        let most = if stream.before.is_none() { most } else { most_of_two } >> self.restraint;
         stream.used = self.clock;
         self.good += 1;
         if self.good.is_multiple_of(FORGIVEN) {
             self.restraint = self.restraint.saturating_sub(1);
         }
         stream.next_window(most)
+    }
+
+    /// A reader had to wait for the window before this one, which was made when it arrived. What is to be read ahead
+    /// besides; at most `most` pages.
+    pub(crate) fn further(&mut self, window: Window, most: u64) -> Option<Window> {
+        let most = most >> self.restraint;
+        // Its beginning may be another by now.
+        let of = |stream: &&mut Stream| {
+            stream.before.is_none()
+                && stream.window.is_some_and(|last| last.step == window.step && last.end() == window.end())
+        };
+        let stream = self.streams.iter_mut().find(of)?;
+        let window = stream.window;
+        let next = stream.next_window(most);
+        match next {
+            Some(_) => stream.before = window,
+            None => stream.window = window,
+        }
+        next
     }
 
     /// The first page of a window that is really read is this one: those before it are there.
@@ -172,7 +202,7 @@ impl Stream {
 
     fn next_window(&mut self, most: u64) -> Option<Window> {
         let last = self.window?;
-        let start = last.first.checked_add_signed(last.step * last.pages as i64)?;
+        let start = last.end()?;
         let pages = if last.pages < most / 16 { last.pages * 4 } else { last.pages * 2 };
         self.set_window(start, pages, most)
     }
@@ -184,9 +214,8 @@ impl Stream {
         self.window = (pages >= MIN_WINDOW).then_some(Window { first, step, pages });
         if let Some(window) = self.window {
             // A miss behind the window belongs to the stream too, if readahead has fallen behind.
-            let beyond = window.first.checked_add_signed(window.step * window.pages as i64);
             let back = if dense && self.step < 0 { 1 } else { -self.step };
-            self.last = beyond.and_then(|beyond| beyond.checked_add_signed(back)).unwrap_or(self.last);
+            self.last = window.end().and_then(|beyond| beyond.checked_add_signed(back)).unwrap_or(self.last);
         }
         self.window
     }
@@ -208,7 +237,7 @@ mod tests {
                 missed.push(page);
                 streams.missed(page, 1, most)
             } else if marks.remove(&page) {
-                streams.marked(page, most)
+                streams.marked(page, most, 0)
             } else {
                 None
             };
@@ -229,6 +258,31 @@ mod tests {
         assert_eq!(sizes[..5], [4, 8, 16, 32, 32]);
         assert_eq!((windows[0].first, windows[0].step), (102, 1));
         assert!(windows.windows(2).all(|pair| pair[1].first == pair[0].first + pair[0].pages));
+    }
+
+    /// From the first window on that its reader waited for, until the end of the stream.
+    #[test]
+    fn a_reader_that_waited_has_two_windows_ahead() {
+        let mut streams = Streams::default();
+        assert_eq!(streams.missed(0, 1, 64), None);
+        let first = streams.missed(1, 1, 64).expect("a window");
+        let second = streams.marked(first.first, 64, 32).expect("a window");
+        let third = streams.marked(second.first, 64, 32).expect("a window");
+        // What is there already of a window does not tell another from it.
+        streams.begins(third, third.first + 2);
+        let fourth = streams.further(third, 32).expect("one more");
+        assert_eq!(streams.further(fourth, 32), None, "two are enough");
+        let mut ahead = [Window { first: third.first + 2, pages: third.pages - 2, ..third }, fourth];
+        for _ in 0..5 {
+            assert_eq!(Some(ahead[1].first), ahead[0].end());
+            let next = streams.marked(ahead[0].first, 64, 32).expect("one more for one that is reached");
+            assert_eq!(next.pages, 32);
+            ahead = [ahead[1], next];
+        }
+        // The mark of the first was lost.
+        let next = streams.marked(ahead[1].first, 64, 32).expect("goes on");
+        assert_eq!((Some(next.first), next.pages), (ahead[1].end(), 64));
+        assert_eq!(streams.missed(next.end().expect("inside"), 1, 64).map(|window| window.step), Some(1));
     }
 
     #[test]

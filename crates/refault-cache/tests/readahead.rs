@@ -3,9 +3,10 @@
 
 mod common;
 
-use std::io::IoSliceMut;
-use std::sync::Arc;
+use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use common::{MadeUp, PAGE};
 use refault_cache::{Advice, Backing, CacheOptions, CachedFile, PageCache};
@@ -70,4 +71,69 @@ fn windows_double_by_advice_as_far_as_memory_allows() {
         read_all(&file);
         assert_eq!(most.load(Ordering::SeqCst), expected, "{advice:?} with {frames} frames");
     }
+}
+
+/// Reads under way, and the most there were at the same time.
+#[derive(Default)]
+struct UnderWay {
+    reads: Mutex<(usize, usize)>,
+    more: Condvar,
+}
+
+/// A file of zeros far away: a read takes long, unless another is under way besides.
+struct Far(Arc<UnderWay>);
+
+const LONG: Duration = Duration::from_millis(50);
+
+impl Backing for Far {
+    fn read(&self, into: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
+        self.read_many(&mut [(into.iter_mut().map(|slice| IoSliceMut::new(slice)).collect(), offset)]).remove(0)
+    }
+
+    fn read_many(&self, pieces: &mut [(Vec<IoSliceMut<'_>>, u64)]) -> Vec<io::Result<usize>> {
+        let mut reads = self.0.reads.lock().expect("not poisoned");
+        reads.0 += 1;
+        reads.1 = reads.1.max(reads.0);
+        self.0.more.notify_all();
+        let (mut reads, _) = self.0.more.wait_timeout_while(reads, LONG, |reads| reads.0 < 2).expect("not poisoned");
+        reads.0 -= 1;
+        drop(reads);
+        let fill = |slices: &mut Vec<IoSliceMut<'_>>| {
+            slices.iter_mut().for_each(|slice| slice.fill(0));
+            Ok(slices.iter().map(|slice| slice.len()).sum())
+        };
+        pieces.iter_mut().map(|(slices, _)| fill(slices)).collect()
+    }
+
+    fn reads_together(&self) -> bool {
+        true
+    }
+
+    fn write(&self, _: &[IoSlice<'_>], _: u64) -> io::Result<usize> {
+        unreachable!("nobody writes")
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(PAGES * PAGE as u64)
+    }
+
+    fn set_len(&self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Who had to wait for a window has two under way from then on, which memory has room for.
+#[test]
+fn two_windows_are_under_way_to_a_reader_that_waits() {
+    let under_way = Arc::new(UnderWay::default());
+    let cache = cache(768, 96);
+    let file = cache.attach(Box::new(Far(under_way.clone()))).expect("opens");
+    read_all(&file);
+    let report = cache.report();
+    assert_eq!((report.misses, report.read_ahead), (2, PAGES - 2), "nothing is evicted before its reader came");
+    assert_eq!(under_way.reads.lock().expect("not poisoned").1, 2);
 }
