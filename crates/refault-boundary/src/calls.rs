@@ -154,6 +154,10 @@ fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [
                 EFAULT
             }
         }
+        272 | 308 => {
+            clone::may_send_children_elsewhere();
+            waiting(thread, context, number, arguments)
+        }
         // Neither waits nor touches memory.
         3 | 8 | 24 | 39 | 102 | 104 | 107 | 108 | 110 | 111 | 112 | 186 => plain(number, arguments),
         _ => waiting(thread, context, number, arguments),

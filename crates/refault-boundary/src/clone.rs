@@ -5,6 +5,7 @@
 //! child with memory of its own returns from the handler as the parent does, with a userfaultfd of its own.
 
 use std::mem::size_of;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use refault_paging::sys;
 use refault_paging::uffd::Uffd;
@@ -19,7 +20,11 @@ const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;
 const CLONE_THREAD: u64 = 0x1_0000;
 const CLONE_SIGHAND: u64 = 0x800;
+const CLONE_NEWPID: u64 = 0x2000_0000;
 const SIGCHLD: u64 = 17;
+
+/// Children of this process may be in another namespace of process numbers than itself.
+static SENDS_CHILDREN_ELSEWHERE: AtomicBool = AtomicBool::new(false);
 
 /// `clone3`'s arguments, as far as they are known here.
 #[repr(C)]
@@ -123,6 +128,9 @@ fn fork(thread: &mut Thread, context: &mut Context, kind: Kind) -> isize {
     if child != 0 {
         paging.has_forked(child);
         return child;
+    }
+    if kind.flags() & CLONE_NEWPID != 0 || SENDS_CHILDREN_ELSEWHERE.swap(false, Ordering::Relaxed) {
+        sys::forget_pid_namespace();
     }
     crate::start::owns_memory();
     crate::locks::forked(&mut paging);
@@ -310,6 +318,11 @@ pub(crate) fn end_thread(thread: &mut Thread, status: usize) -> ! {
     thread.holds = Vec::new();
     // SAFETY: the block is not used after its first word is cleared.
     unsafe { frame::refault_end_thread(thread.used.as_ptr(), status) }
+}
+
+/// `unshare` or `setns` is about to be made, which may say in which namespace children are.
+pub(crate) fn may_send_children_elsewhere() {
+    SENDS_CHILDREN_ELSEWHERE.store(true, Ordering::Relaxed);
 }
 
 /// `execve` and `execveat`, with the program's signals as they are.

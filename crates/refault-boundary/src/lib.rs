@@ -26,6 +26,7 @@ mod observer;
 mod opened;
 mod pieces;
 mod pointed;
+mod process_files;
 mod report;
 mod seen;
 mod settings;
@@ -33,6 +34,8 @@ mod signals;
 mod sites;
 mod start;
 mod thread;
+#[cfg(not(test))]
+mod unwinding;
 
 #[global_allocator]
 static HEAP: heap::AgentHeap = heap::AgentHeap;

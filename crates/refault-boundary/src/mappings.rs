@@ -4,20 +4,21 @@
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use refault_paging::sys;
 use refault_store::noted;
 
-use crate::memory_calls::make;
+use crate::process_files;
 
 /// Start and end of some addresses.
 pub(crate) type Span = (usize, usize);
 
-/// What the agent has mapped until the program began and keeps for good: its library, the segment. In order. What is
-/// [`noted`] is not in it: that may be given up, and the program may have its addresses then.
-static OWN: AtomicPtr<Vec<Span>> = AtomicPtr::new(std::ptr::null_mut());
+/// A mapping: its addresses, and what stands behind them in a line of `/proc/self/maps`.
+pub(crate) type Mapping<'a> = (Span, &'a str);
+
+/// Where the agent's library lies. What the agent maps is [`noted`].
+static LIBRARY: AtomicPtr<Vec<Span>> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The mappings of a text as `/proc/self/maps` has it, with what stands behind the addresses.
-pub(crate) fn parse(text: &str) -> impl Iterator<Item = (Span, &str)> {
+pub(crate) fn parse(text: &str) -> impl Iterator<Item = Mapping<'_>> {
     text.lines().filter_map(|line| {
         let (range, rest) = line.split_once(' ')?;
         let (start, end) = range.split_once('-')?;
@@ -41,28 +42,19 @@ pub(crate) fn empty(smaps: &str) -> impl Iterator<Item = (Span, &str)> {
     })
 }
 
-/// Notes what is the agent's: what was not mapped when it was loaded, and its library, which has code at `code`.
-/// `before`: the mappings then.
-pub(crate) fn remember(before: &str, code: usize) {
-    let path = |rest: &str| rest.find('/').map(|at| rest[at..].to_owned());
-    let library =
-        parse(before).find(|((start, end), _)| (*start..*end).contains(&code)).and_then(|(_, rest)| path(rest));
-    let mut others: Vec<Span> =
-        parse(before).filter(|(_, rest)| library.is_none() || path(rest) != library).map(|(span, _)| span).collect();
-    let Some(now) = text() else { return };
-    others.extend(noted::all());
-    others.sort_unstable();
-    // What the agent's start took of the program's heap is in the program's heap.
-    let fresh = parse(&now).filter(|(_, rest)| !rest.ends_with("[heap]") && !rest.ends_with("[stack]"));
-    let own = fresh.flat_map(|(span, _)| without(span, &others)).collect();
-    OWN.store(Box::leak(Box::new(own)), Ordering::Relaxed);
+/// Remembers where the agent's library is, which has code at `code`.
+pub(crate) fn remember(all: &[Mapping<'_>], code: usize) {
+    let path = |(_, rest): &Mapping<'_>| rest.find('/').map(|at| rest[at..].to_owned());
+    let library = all.iter().find(|((start, end), _)| (*start..*end).contains(&code)).and_then(path);
+    let own = all.iter().filter(|mapping| library.is_some() && path(mapping) == library).map(|(span, _)| *span).collect();
+    LIBRARY.store(Box::leak(Box::new(own)), Ordering::Relaxed);
 }
 
 /// What the program has mapped; `None` if the kernel does not say.
 pub(crate) fn of_the_program() -> Option<Vec<Span>> {
     // SAFETY: set once, before the program began, and never freed.
-    let mut own = unsafe { OWN.load(Ordering::Relaxed).as_ref() }?.clone();
-    let text = text()?;
+    let mut own = unsafe { LIBRARY.load(Ordering::Relaxed).as_ref() }?.clone();
+    let text = process_files::read(process_files::MAPS)?;
     own.extend(noted::all());
     own.sort_unstable();
     Some(parse(&text).flat_map(|(span, _)| without(span, &own)).collect())
@@ -84,27 +76,6 @@ fn without((mut start, end): Span, others: &[Span]) -> Vec<Span> {
         left.push((start, end));
     }
     left
-}
-
-/// `/proc/self/maps`, read without libc.
-fn text() -> Option<String> {
-    const PIECE: usize = 32 << 10;
-    let descriptor = make(2, [c"/proc/self/maps".as_ptr() as usize, 0o2_000_000, 0, 0, 0, 0]);
-    if descriptor < 0 {
-        return None;
-    }
-    let mut text = Vec::new();
-    let whole = loop {
-        let length = text.len();
-        text.resize(length + PIECE, 0);
-        let read = make(sys::nr::READ, [descriptor as usize, text.as_mut_ptr() as usize + length, PIECE, 0, 0, 0]);
-        text.truncate(length + read.max(0) as usize);
-        if read <= 0 {
-            break read == 0;
-        }
-    };
-    make(sys::nr::CLOSE, [descriptor as usize, 0, 0, 0, 0, 0]);
-    if whole { String::from_utf8(text).ok() } else { None }
 }
 
 #[cfg(test)]
@@ -141,6 +112,7 @@ mod tests {
         let all: Vec<_> = parse(text).collect();
         assert_eq!(all[0], ((0x1000, 0x3000), "r-xp 00000000 08:01 17   /a b"));
         assert_eq!(all[1].0, (0xffff_ffff_ff60_0000, 0xffff_ffff_ff60_1000));
-        assert!(super::text().is_some_and(|text| parse(&text).count() > 3));
+        let text = process_files::read(process_files::MAPS).expect("it is there");
+        assert!(parse(&text).count() > 3);
     }
 }

@@ -26,6 +26,7 @@ use refault_store::noted;
 
 use crate::fast;
 use crate::frame::{self, Context, register};
+use crate::mappings::Mapping;
 use crate::thread::Thread;
 
 /// `syscall`.
@@ -69,21 +70,13 @@ fn range(of: &[AtomicUsize; 2]) -> std::ops::Range<usize> {
     of[0].load(Ordering::Relaxed)..of[1].load(Ordering::Relaxed)
 }
 
-/// Remembers what libraries there are, from the text of `/proc/self/maps`. Before the program runs.
-pub(crate) fn remember(maps: &str, own: (usize, usize)) {
-    let mut free = LIBRARIES.iter();
-    for line in maps.lines() {
-        let mut words = line.split_ascii_whitespace();
-        let (Some(range), Some("r-xp"), Some(path)) = (words.next(), words.next(), words.nth(3)) else { continue };
-        let ends = range.split_once('-').map(|(start, end)| [start, end].map(|end| usize::from_str_radix(end, 16)));
-        if let Some([Ok(start), Ok(end)]) = ends
-            && path.starts_with('/')
-            && start != own.0
-            && let Some([at, to, _]) = free.next()
-        {
-            at.store(start, Ordering::Relaxed);
-            to.store(end, Ordering::Relaxed);
-        }
+/// Remembers what libraries there are. Before the program runs.
+pub(crate) fn remember(maps: &[Mapping<'_>], own: (usize, usize)) {
+    let is_library = |rest: &str| rest.starts_with("r-xp ") && rest.contains(" /");
+    let others = maps.iter().filter(|(span, rest)| *span != own && is_library(rest));
+    for ((span, _), [at, to, _]) in others.zip(&LIBRARIES) {
+        at.store(span.0, Ordering::Relaxed);
+        to.store(span.1, Ordering::Relaxed);
     }
 }
 

@@ -5,11 +5,15 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use refault_paging::stores::{Files, Stores};
 use refault_paging::uffd::Uffd;
 use refault_paging::{Account, Attributes, Engine, EngineOptions, Shared, sys};
+use refault_store::noted;
 
+use crate::mappings::Mapping;
 use crate::settings::Settings;
 use crate::signals::Actions;
 use crate::thread::Thread;
-use crate::{area, descriptors, entry, fast, heap, mappings, memory_calls, observer, report, seen, signals, sites};
+use crate::{
+    area, descriptors, entry, fast, heap, mappings, memory_calls, observer, process_files, report, seen, signals, sites,
+};
 
 /// Takes the program over. Called by the loader, before the program's own code.
 pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
@@ -19,7 +23,8 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
     }
     // A panic's own way of speaking goes through libc, whose calls would come back to the agent.
     std::panic::set_hook(Box::new(|panic| report::end(format_args!("a fault of the agent's own: {panic}"))));
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let text = process_files::read(process_files::MAPS).unwrap_or_default();
+    let maps: Vec<Mapping<'_>> = mappings::parse(&text).collect();
     if is_emulated(&maps) {
         report::say(format_args!("process {} runs in valgrind: it is not managed", sys::process_id()));
         return Ok(());
@@ -56,8 +61,8 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
         .map_err(|_| "no addresses are left for the compressed pool")?;
     let options =
         EngineOptions { policy: settings.policy.clone(), store, account, resident_only: settings.resident_only };
-    for ((start, end), _) in mappings::parse(&maps) {
-        seen::note(start, end - start);
+    for ((start, end), _) in &maps {
+        seen::note(*start, end - start);
     }
     area::reserve(addresses_for_own(memory));
     entry::begin(Engine::new(uffd, options, own_bytes)?);
@@ -83,17 +88,17 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
 
 /// Addresses that were reserved before the program is taken over, by an allocator of its own that the loader or a library has
 /// called: what it uses later is managed. What it uses already is not, nor are small pieces, such as guards of stacks.
-fn manage_reserved(maps: &str) {
+fn manage_reserved(maps: &[Mapping<'_>]) {
     const MIN_BYTES: usize = 1 << 20;
     let is_reserved = |(start, end): &mappings::Span, rest: &str| {
         rest.trim_end() == "---p 00000000 00:00 0" && end - start >= MIN_BYTES
     };
-    let reserved: Vec<_> = mappings::parse(maps).filter(|(span, rest)| is_reserved(span, rest)).collect();
+    let reserved: Vec<_> = maps.iter().filter(|(span, rest)| is_reserved(span, rest)).collect();
     if reserved.is_empty() {
         return;
     }
     // The allocator may have gone on.
-    let sizes = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+    let sizes = process_files::read(process_files::SMAPS).unwrap_or_default();
     let mut paging = entry::paging();
     for ((start, end), rest) in mappings::empty(&sizes) {
         if is_reserved(&(start, end), rest) && reserved.iter().any(|((from, to), _)| *from <= start && end <= *to) {
@@ -234,6 +239,7 @@ fn segment(settings: &Settings) -> Result<*const Shared, &'static str> {
     if at <= 0 {
         return Err("no addresses are left");
     }
+    noted::note(at as usize, Shared::BYTES);
     let shared = at as *const Shared;
     // SAFETY: zeros are a good start.
     unsafe { (*shared).limit.store(settings.memory / 4096, Ordering::Relaxed) };
@@ -253,13 +259,13 @@ pub(crate) fn finish() {
 
 /// Whether somebody traces this process: each of the agent's signals would stop it.
 fn is_traced() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = process_files::read(process_files::STATUS).unwrap_or_default();
     status.lines().find_map(|line| line.strip_prefix("TracerPid:")).is_some_and(|pid| pid.trim() != "0")
 }
 
 /// Whether valgrind runs this process: its processor is not the machine's, and it knows few of the calls that are needed.
-fn is_emulated(maps: &str) -> bool {
-    maps.contains("/vgpreload_core")
+fn is_emulated(maps: &[Mapping<'_>]) -> bool {
+    maps.iter().any(|(_, rest)| rest.contains("/vgpreload_core"))
 }
 
 /// Whether an agent is at work in this process already: in a program that emulates a processor, and a kernel without a
@@ -271,7 +277,7 @@ fn is_managed_from_outside(settings: &Settings) -> bool {
 }
 
 /// The executable segment of this library.
-fn own_code(maps: &str) -> Option<(usize, usize)> {
+fn own_code(maps: &[Mapping<'_>]) -> Option<(usize, usize)> {
     let here = own_code as *const () as usize;
-    mappings::parse(maps).map(|(span, _)| span).find(|(start, end)| (*start..*end).contains(&here))
+    maps.iter().map(|(span, _)| *span).find(|(start, end)| (*start..*end).contains(&here))
 }

@@ -221,16 +221,44 @@ fn signals_and_stops_reach_the_program() {
     );
 }
 
+/// The agent's library, as it was built with the binary.
+fn library() -> std::path::PathBuf {
+    let directory = std::path::Path::new(env!("CARGO_BIN_EXE_refault")).parent().expect("a directory");
+    let built = ["librefault_boundary.so", "deps/librefault_boundary.so"].map(|name| directory.join(name));
+    built.into_iter().find(|path| path.is_file()).expect("it is built with the binary")
+}
+
 /// What libc keeps for itself the agent does not know.
 #[test]
 fn the_agent_names_nothing_private_of_libc() {
-    let directory = std::path::Path::new(env!("CARGO_BIN_EXE_refault")).parent().expect("a directory");
-    let built = ["librefault_boundary.so", "deps/librefault_boundary.so"].map(|name| directory.join(name));
-    let library = built.iter().find(|path| path.is_file()).expect("it is built with the binary");
-    let bytes = std::fs::read(library).expect("it can be read");
+    let bytes = std::fs::read(library()).expect("it can be read");
     for name in
         ["_rtld_global", "__nptl_", "_thread_db_", "__libc_single_threaded\0_IO_", "__libc_malloc", "_dl_find_dso"]
     {
         assert!(!bytes.windows(name.len()).any(|window| window == name.as_bytes()), "{name} is in the library");
+    }
+}
+
+/// A program finds none of the agent's functions in place of those of its own libraries, an unwinder least of all, and the loader
+/// has nothing to look for but what is there anyhow.
+#[test]
+fn the_library_has_no_names_for_others_and_needs_libc_alone() {
+    let said = |program: &str, option: &str| {
+        let output = Command::new(program).args([option, "--wide"]).arg(library()).output().expect("binutils are there");
+        assert!(output.status.success(), "{program} cannot read it");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let symbols = said("readelf", "--dyn-syms");
+    assert!(symbols.contains(" UND memcpy"), "{symbols}");
+    let theirs = symbols.lines().filter(|line| line.contains(" GLOBAL ") || line.contains(" WEAK "));
+    let ours: Vec<_> = theirs.clone().filter(|line| !line.contains(" UND ")).collect();
+    assert_eq!(ours, Vec::<&str>::new());
+    let unwinds: Vec<_> = theirs.filter(|line| line.contains("_Unwind_")).collect();
+    assert_eq!(unwinds, Vec::<&str>::new());
+    let dynamic = said("readelf", "--dynamic");
+    let needed: Vec<_> = dynamic.lines().filter(|line| line.contains("(NEEDED)")).collect();
+    assert!(!needed.is_empty(), "{dynamic}");
+    for line in needed {
+        assert!(line.contains("[libc.so.6]") || line.contains("[ld-linux-x86-64.so.2]"), "{line}");
     }
 }

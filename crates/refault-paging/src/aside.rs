@@ -11,6 +11,7 @@
 //! look.
 
 use refault_core::{PageId, Shadow};
+use refault_store::noted;
 
 use crate::PAGE;
 use crate::engine::{Engine, MAX_WINDOW, Outcome};
@@ -64,6 +65,7 @@ impl Engine {
         if mirror == 0 {
             return Err("no addresses are left to set pages aside (ulimit -v limits them)");
         }
+        noted::note(mirror, MIRROR_BYTES);
         let nothing =
             Aside { mirror, touched: Vec::new(), stuck: Vec::new(), looks: 0, notes, shift, taken_back: 0, waited: 0 };
         self.aside = Some(Box::new(nothing));

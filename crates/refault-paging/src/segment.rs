@@ -6,6 +6,8 @@
 
 use core::mem::offset_of;
 
+use refault_store::noted;
+
 use crate::figures::Published;
 use crate::sys;
 use crate::tree::{MAKE_ROOM, SLOTS, Shared, Slot};
@@ -50,8 +52,12 @@ impl Shared {
         }
         // SAFETY: a fresh shared mapping.
         let at = unsafe { sys::call(sys::nr::MMAP, [0, Shared::BYTES, 3, 1, descriptor as usize, 0]) };
+        if at <= 0 {
+            return Err(-at as i32);
+        }
+        noted::note(at as usize, Shared::BYTES);
         // SAFETY: atomics for which zeros are values; nothing unmaps it.
-        if at > 0 { Ok(unsafe { &*(at as *const Shared) }) } else { Err(-at as i32) }
+        Ok(unsafe { &*(at as *const Shared) })
     }
 }
 

@@ -10,6 +10,8 @@
 //! Invariants: places are used in a ring, first in, first out; a place holds one page, a husk or nothing. Cost: 8 bytes
 //! per place.
 
+use refault_store::noted;
+
 use crate::PAGE;
 use crate::sys;
 
@@ -39,6 +41,9 @@ impl Staging {
     /// An area of so many pages; `None` if there are no addresses for it.
     pub fn new(places: usize) -> Option<Staging> {
         let base = sys::map(places * PAGE);
+        if base != 0 {
+            noted::note(base, places * PAGE);
+        }
         (base != 0).then(|| Staging {
             base,
             owners: vec![0; places],

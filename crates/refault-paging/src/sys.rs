@@ -19,6 +19,7 @@
 //! ```
 
 use core::arch::asm;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 pub use crate::clock::now;
 
@@ -199,12 +200,26 @@ pub fn process_id() -> i32 {
 /// The namespace of process numbers that this process is in; 0 if the kernel does not say.
 pub fn pid_namespace() -> u64 {
     const STAT: usize = 4;
+    match PID_NAMESPACE.load(Ordering::Relaxed) {
+        0 => {}
+        known => return known,
+    }
     let mut status = [0u64; 18];
     // SAFETY: stat reads a path and writes 144 bytes.
     let error =
         unsafe { call(STAT, [c"/proc/self/ns/pid".as_ptr() as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0]) };
     // The number of its file.
-    if error == 0 { status[1] } else { 0 }
+    let found = if error == 0 { status[1] } else { 0 };
+    PID_NAMESPACE.store(found, Ordering::Relaxed);
+    found
+}
+
+/// What [`pid_namespace`] has found, which stays so: a process never leaves the namespace that it was made in. 0: nothing.
+static PID_NAMESPACE: AtomicU64 = AtomicU64::new(0);
+
+/// This is a forked child, which may be in another namespace than its parent, from which it has what was found.
+pub fn forget_pid_namespace() {
+    PID_NAMESPACE.store(0, Ordering::Relaxed);
 }
 
 /// Waits until `word` is no longer `value`, is woken, or for no reason.

@@ -73,7 +73,7 @@ impl Scratch {
 
     /// Leaves what zstd needs, which is most, until it is first used, and is for who can allocate then.
     pub fn lean() -> Scratch {
-        let most = lz4_flex::block::get_maximum_output_size(PAGE_SIZE).max(zstd_safe::compress_bound(PAGE_SIZE));
+        let most = lz4_flex::block::get_maximum_output_size(PAGE_SIZE).max(crate::zstd::MAX_FRAME);
         Scratch { table: CompressTable::small(), zstd: Zstd::default(), output: vec![0; most].into_boxed_slice() }
     }
 
