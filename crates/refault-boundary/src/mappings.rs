@@ -46,7 +46,8 @@ pub(crate) fn empty(smaps: &str) -> impl Iterator<Item = (Span, &str)> {
 pub(crate) fn remember(all: &[Mapping<'_>], code: usize) {
     let path = |(_, rest): &Mapping<'_>| rest.find('/').map(|at| rest[at..].to_owned());
     let library = all.iter().find(|((start, end), _)| (*start..*end).contains(&code)).and_then(path);
-    let own = all.iter().filter(|mapping| library.is_some() && path(mapping) == library).map(|(span, _)| *span).collect();
+    let own =
+        all.iter().filter(|mapping| library.is_some() && path(mapping) == library).map(|(span, _)| *span).collect();
     LIBRARY.store(Box::leak(Box::new(own)), Ordering::Relaxed);
 }
 

@@ -31,9 +31,8 @@ pub(crate) fn read(path: &CStr) -> Option<String> {
         text.reserve(MIN_FREE);
         let free = text.spare_capacity_mut();
         // SAFETY: the kernel writes to bytes that the vector has and nobody uses.
-        let read = unsafe {
-            sys::call(nr::READ, [descriptor as usize, free.as_mut_ptr() as usize, free.len(), 0, 0, 0])
-        };
+        let read =
+            unsafe { sys::call(nr::READ, [descriptor as usize, free.as_mut_ptr() as usize, free.len(), 0, 0, 0]) };
         if read <= 0 {
             break read == 0;
         }

@@ -228,6 +228,16 @@ fn library() -> std::path::PathBuf {
     built.into_iter().find(|path| path.is_file()).expect("it is built with the binary")
 }
 
+/// The agent has no unwinder; a program that needs one finds its own.
+#[test]
+fn threads_are_unwound_by_what_the_program_loads() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(include_str!("c/unwinds.c"));
+    program.comes_through("8M", FLAGS);
+}
+
 /// What libc keeps for itself the agent does not know.
 #[test]
 fn the_agent_names_nothing_private_of_libc() {
@@ -244,7 +254,8 @@ fn the_agent_names_nothing_private_of_libc() {
 #[test]
 fn the_library_has_no_names_for_others_and_needs_libc_alone() {
     let said = |program: &str, option: &str| {
-        let output = Command::new(program).args([option, "--wide"]).arg(library()).output().expect("binutils are there");
+        let output =
+            Command::new(program).args([option, "--wide"]).arg(library()).output().expect("binutils are there");
         assert!(output.status.success(), "{program} cannot read it");
         String::from_utf8(output.stdout).expect("text")
     };

@@ -141,6 +141,22 @@ fn processes_of_another_namespace_are_known() {
     assert!((24.0..=64.0).contains(&peak), "{said}");
 }
 
+/// The same of those that are forked into another namespace and execute nothing: they do not take their numbers for those of
+/// their parent's namespace.
+#[test]
+fn forked_children_in_another_namespace_are_known() {
+    if skipped(&["gcc", "unshare"]) {
+        return;
+    }
+    if !std::process::Command::new("unshare").args(["-Upf", "true"]).status().is_ok_and(|status| status.success()) {
+        refault_testing::skip_required("no namespaces of process numbers are to be had");
+        return;
+    }
+    let program = Program::new(include_str!("c/forks_elsewhere.c"));
+    let said = program.comes_through("64M", &[]);
+    assert!(!said.contains("not managed"), "{said}");
+}
+
 /// Who is asked for room gets a signal that ends a process which does not know it.
 #[test]
 fn a_stranger_with_the_number_of_a_process_in_a_container_is_not_asked() {
