@@ -228,6 +228,20 @@ fn library() -> std::path::PathBuf {
     built.into_iter().find(|path| path.is_file()).expect("it is built with the binary")
 }
 
+/// What is mapped is told by names of files, and those are bytes.
+#[test]
+fn a_program_whose_name_is_no_text_is_managed() {
+    use std::os::unix::ffi::OsStrExt;
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = directory.path().join(std::ffi::OsStr::from_bytes(b"echo\xff"));
+    std::fs::copy("/bin/echo", &program).expect("a copy");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_refault"));
+    let run = command.args(["run", "--memory", "32M", "--"]).arg(&program).arg("hi").output().expect("refault starts");
+    let said = text(&run.stderr);
+    assert!(run.status.success() && text(&run.stdout) == "hi\n", "{said}");
+    assert!(said.contains("refault: peak "), "{said}");
+}
+
 /// The agent has no unwinder; a program that needs one finds its own.
 #[test]
 fn threads_are_unwound_by_what_the_program_loads() {
