@@ -137,3 +137,40 @@ fn two_windows_are_under_way_to_a_reader_that_waits() {
     assert_eq!((report.misses, report.read_ahead), (2, PAGES - 2), "nothing is evicted before its reader came");
     assert_eq!(under_way.reads.lock().expect("not poisoned").1, 2);
 }
+
+/// What was read ahead for the slower of two readers stays until it comes, although the other reads more meanwhile than
+/// has a place beside what is kept.
+#[test]
+fn pages_wait_for_the_slower_of_two_readers() {
+    const FRAMES: u64 = 8192;
+    const SLOWER: u64 = 10;
+    const SLOW_PAGES: u64 = 3 * 2 * FRAMES / SLOWER;
+    for way in ["frequency=no", "reuse=no"] {
+        let options = CacheOptions {
+            memory: FRAMES * PAGE as u64,
+            policy: format!("adaptive{{guard=no,recency=no,{way}}}").as_str().into(),
+            read_ahead: Some(256),
+            ..CacheOptions::default()
+        };
+        let cache = PageCache::new(&options).expect("a cache");
+        let zeros = |pages, read: &Arc<AtomicUsize>| {
+            let read = read.clone();
+            let fill = move |into: &mut [IoSliceMut<'_>], _| {
+                read.fetch_add(into.len(), Ordering::SeqCst);
+                into.iter_mut().for_each(|slice| slice.fill(0));
+            };
+            cache.attach(Box::new(MadeUp { pages, fill })).expect("opens")
+        };
+        let (slow_read, fast_read) = (Arc::default(), Arc::default());
+        let (slow, fast) = (zeros(SLOW_PAGES, &slow_read), zeros(2 * FRAMES, &fast_read));
+        let mut page = [1; PAGE];
+        for step in 0..SLOW_PAGES {
+            for read in 0..SLOWER {
+                let index = (step * SLOWER + read) % (2 * FRAMES);
+                fast.read_at(&mut page, index * PAGE as u64).expect("reads");
+            }
+            slow.read_at(&mut page, step * PAGE as u64).expect("reads");
+        }
+        assert_eq!(slow_read.load(Ordering::SeqCst) as u64, SLOW_PAGES, "{way}: no page is read twice");
+    }
+}
