@@ -327,10 +327,6 @@ impl Memory for Pages {
         self.buffers.unread.load(Ordering::Relaxed)
     }
 
-    fn is_unread(&self, page: PageId) -> bool {
-        self.flags[page as usize] & AHEAD != 0 && self.word(page).load(Ordering::Relaxed) & UNREAD != 0
-    }
-
     fn now(&self) -> u64 {
         self.start.elapsed().as_nanos() as u64
     }

@@ -447,16 +447,7 @@ impl<const MAPPED: bool> Policy for Adaptive<MAPPED> {
                 self.look(memory);
             }
             self.shed(memory);
-            if let Some((page, way)) = self.ahead.spared_no_more(self.common.capacity, |page| memory.is_unread(page))
-                && self.common.table.at(page).is(RESIDENT)
-                && !self.common.holds(way, page)
-            {
-                self.common.queue_outsider(way, page);
-            }
             let Some(page) = self.next_victim() else { break };
-            if memory.is_unread(page) && self.ahead.spare(page, self.chosen_by, self.common.capacity) {
-                continue;
-            }
             if has_bits && self.was_referenced(page, memory) {
                 continue;
             }

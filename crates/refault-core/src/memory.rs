@@ -207,13 +207,6 @@ pub trait Memory {
         0
     }
 
-    /// Whether the page is one of these.
-    #[inline]
-    fn is_unread(&self, page: PageId) -> bool {
-        let _ = page;
-        false
-    }
-
     /// The front-end's time in nanoseconds, for the birth of generations. Any monotonic unit does.
     fn now(&self) -> u64 {
         0

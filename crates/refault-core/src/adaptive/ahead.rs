@@ -5,33 +5,13 @@
 //! policy that lets it go meanwhile has it read twice, and makes the cache read less ahead. So as many pages as
 //! were expected or waited at the same time of late have places on probation beside the others (module `reuse`).
 //!
-//! Of two readers one may be much slower, so that its pages are the next to go. They are *spared*: another page goes, until
-//! their reader has come, or as many pages have gone as memory has: then nobody will read them. Those are spared that reuse distance and
-//! frequency do not hold; recency holds a page that long, and is what the guard compares with.
-//!
 //! Invariants: a page with the flag is in the queue. Cost: amortised O(1); 4 bytes per expected page, and at most per page
-//! of memory; 12 per spared page, and at most for a quarter of memory.
+//! of memory.
 
 use std::collections::VecDeque;
 
-use super::Way;
 use super::record::{EXPECTED, Table};
 use crate::page::PageId;
-
-/// One page in so many at most is spared.
-const MAX_SPARED_SHARE: usize = 4;
-/// Spared pages that are looked at for one whose time is over.
-const MAX_LOOKS: usize = 16;
-
-/// A page that is not evicted because it waits for its reader.
-#[derive(Clone, Copy, Debug)]
-struct Spared {
-    page: PageId,
-    /// Whose outsider it was.
-    way: Way,
-    /// How many pages had been evicted.
-    since: u32,
-}
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -43,9 +23,6 @@ pub(super) struct Ahead {
     /// were evicted as memory has.
     most: [usize; 2],
     evicted: usize,
-    /// Pages evicted in all.
-    left: u32,
-    spared: VecDeque<Spared>,
 }
 
 impl Ahead {
@@ -84,28 +61,6 @@ impl Ahead {
     #[inline]
     pub fn evicted(&mut self) {
         self.evicted += 1;
-        self.left = self.left.wrapping_add(1);
-    }
-
-    /// Spares a page that waits for its reader and would go, as an outsider of `way`. Whether there is room for it.
-    pub fn spare(&mut self, page: PageId, way: Way, capacity: usize) -> bool {
-        let has_room = way != Way::Recency && self.spared.len() < capacity / MAX_SPARED_SHARE;
-        if has_room {
-            self.spared.push_back(Spared { page, way, since: self.left });
-        }
-        has_room
-    }
-
-    /// Takes a page that is spared no more, and whose outsider it was: its reader has come, or will not.
-    pub fn spared_no_more(&mut self, capacity: usize, is_unread: impl Fn(PageId) -> bool) -> Option<(PageId, Way)> {
-        for _ in 0..MAX_LOOKS.min(self.spared.len()) {
-            let spared = self.spared.pop_front()?;
-            if !is_unread(spared.page) || self.left.wrapping_sub(spared.since) as usize >= capacity {
-                return Some((spared.page, spared.way));
-            }
-            self.spared.push_back(spared);
-        }
-        None
     }
 
     /// For how many pages there is to be a place while they wait, beside the one that is asked for, perhaps again; `unread`
@@ -122,7 +77,7 @@ impl Ahead {
 
     /// Bytes held.
     pub fn bytes(&self) -> usize {
-        self.queue.capacity() * size_of::<PageId>() + self.spared.capacity() * size_of::<Spared>()
+        self.queue.capacity() * size_of::<PageId>()
     }
 }
 
@@ -154,25 +109,6 @@ mod tests {
         (0..90).for_each(|page| ahead.expect(page, 50, &mut table));
         assert_eq!((ahead.queue.len(), ahead.expected), (50, 50));
         assert!(!ahead.take(39, &mut table) && ahead.take(40, &mut table));
-    }
-
-    /// Nobody may come ever, and what was read early stands behind what waits.
-    #[test]
-    fn pages_are_spared_until_they_are_read_or_memory_has_gone_once() {
-        let mut ahead = Ahead::default();
-        assert!(!ahead.spare(0, Way::Recency, 40), "what LRU does not hold goes");
-        for page in 0..10 {
-            assert!(ahead.spare(page, Way::Frequency, 40));
-        }
-        assert!(!ahead.spare(10, Way::Frequency, 40), "a quarter");
-        assert_eq!(ahead.spared_no_more(40, |page| page != 7), Some((7, Way::Frequency)));
-        assert!(ahead.spare(11, Way::ReuseDistance, 40));
-        (0..39).for_each(|_| ahead.evicted());
-        assert_eq!(ahead.spared_no_more(40, |_| true), None);
-        ahead.evicted();
-        let gone: Vec<PageId> =
-            std::iter::from_fn(|| ahead.spared_no_more(40, |_| true)).map(|(page, _)| page).collect();
-        assert_eq!(gone.len(), 10);
     }
 
     #[test]

@@ -80,11 +80,6 @@ impl<M: Memory> Memory for KeepEvicted<'_, M> {
     }
 
     #[inline]
-    fn is_unread(&self, page: PageId) -> bool {
-        self.memory.is_unread(page)
-    }
-
-    #[inline]
     fn now(&self) -> u64 {
         self.memory.now()
     }
@@ -156,9 +151,6 @@ mod tests {
         }
         fn unread(&self) -> u32 {
             5
-        }
-        fn is_unread(&self, _: PageId) -> bool {
-            true
         }
         fn now(&self) -> u64 {
             7
@@ -242,7 +234,7 @@ mod tests {
                 memory.has_accessed_bits(),
                 memory.is_mapped(0),
                 memory.io_state(0),
-                (memory.unread(), memory.is_unread(0)),
+                memory.unread(),
                 memory.now(),
                 memory.prefetch_hint(2),
             ),
