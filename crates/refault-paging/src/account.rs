@@ -202,17 +202,29 @@ impl Account {
         }
     }
 
-    /// Right before a fork: the child has a slot already, so that nobody takes this process for one without children.
-    pub fn before_fork(&mut self) {
+    /// Right before a fork: the child has a slot already, so that nobody takes this process for one without children. Of
+    /// what this process has reserved, `pages` are the child's from now on: what is free now others may have taken by
+    /// the time that it runs.
+    pub fn before_fork(&mut self, pages: u64) {
         self.inherited.lends();
         self.has_heirs = true;
         self.birth = self.lender_word().and_then(|word| self.take_slot(TAKEN, word));
+        if let (Some(own), Some(birth)) = (self.slot, self.birth) {
+            let slots = &self.shared().slots;
+            let pages = (pages as i64).min(self.charged()).max(0);
+            slots[birth].charged.fetch_add(pages, Ordering::Relaxed);
+            slots[own].charged.fetch_sub(pages, Ordering::Relaxed);
+            self.charged = self.charged();
+        }
     }
 
     /// In the parent: the child is there, or the kernel's error. The child may have said so itself.
     pub fn has_forked(&mut self, child: i32) {
         if let Some(slot) = self.birth.take() {
-            let process = &self.shared().slots[slot].process;
+            let Slot { process, charged, .. } = &self.shared().slots[slot];
+            if child <= 0 {
+                self.shared().total.fetch_sub(charged.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+            }
             let number = if child > 0 { self.shared().known_as(child) } else { 0 };
             let _ = process.compare_exchange(TAKEN, number, Ordering::AcqRel, Ordering::Relaxed);
         }

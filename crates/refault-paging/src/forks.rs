@@ -24,8 +24,8 @@ impl Engine {
         let changes = (self.account.tree_limit() as usize / CHILD_PART).min(self.resident);
         let for_child = self.own_bytes() / PAGE + MIN_PAGES as usize + changes;
         self.make_room(for_child);
+        self.account.before_fork((self.own_bytes() / PAGE) as u64);
         self.settle();
-        self.account.before_fork();
         self.store.freeze();
         self.store.share();
         self.staging.share();
