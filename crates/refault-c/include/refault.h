@@ -105,7 +105,7 @@ typedef struct {
    */
   const char *policy;
   /*
-   Pages of a window of readahead at most; if 0, as many as the kernel reads ahead on the file's device, a 32nd of memory at most and 512 at least.
+   Pages of a window of readahead at most; if 0, as many as the kernel reads ahead on the file's device, 512 at least, but no more than a 32nd of memory, or 8 if that is more.
    */
   uint32_t read_ahead;
   /*

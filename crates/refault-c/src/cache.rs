@@ -108,7 +108,7 @@ pub struct refault_cache_options {
     pub memory: u64,
     /// The policy, or null.
     pub policy: *const c_char,
-    /// Pages of a window of readahead at most; if 0, as many as the kernel reads ahead on the file's device, a 32nd of memory at most and 512 at least.
+    /// Pages of a window of readahead at most; if 0, as many as the kernel reads ahead on the file's device, 512 at least, but no more than a 32nd of memory, or 8 if that is more.
     pub read_ahead: u32,
     /// Not 0: nothing is read ahead.
     pub no_read_ahead: u32,

@@ -6,6 +6,7 @@
 //! for is tried alone: what merely came along must not fail a read.
 
 use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
 
 use refault_core::PageId;
 use refault_core::frames::Frame;
@@ -35,6 +36,10 @@ const MAX_IN_ORDER: usize = 1024;
 /// Where two windows are under way beside the one that is being read, each has at most so many-th of the frames: the
 /// three together no more than a window of an eighth and the one before it.
 const FRAMES_PER_PAGE_OF_TWO: u64 = 12;
+
+/// Of pages that wait for their readers, one per so many frames at most may be lost for one halving of windows. In
+/// memory of 256 MiB that is a window of 2 MiB; where memory is small, what is lost weighs more, and windows give way at once.
+const FRAMES_PER_EXCUSED: usize = 128;
 
 /// Pages that one of the kernel's reads takes at most (`IOV_MAX`).
 const MAX_AT_ONCE: usize = 1024;
@@ -392,7 +397,9 @@ impl CachedFile {
             return None;
         }
         let mut streams = self.streams.lock().expect("invariant: nothing panics under this lock");
-        streams.unread(self.unread.load(std::sync::atomic::Ordering::Relaxed));
+        let buffers = &self.shared.buffers;
+        let waiting = buffers.unread.load(Ordering::Relaxed).min((buffers.pins.len() / FRAMES_PER_EXCUSED) as u32);
+        streams.unread(self.unread.load(Ordering::Relaxed), waiting);
         find(&mut streams, most)
     }
 

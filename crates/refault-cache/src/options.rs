@@ -32,7 +32,7 @@ pub struct CacheOptions {
     pub compressed: Option<f64>,
     /// Pages at most that a window of readahead has, whose size doubles as a stream goes on; an eighth of memory in any
     /// case. 0: nothing is read ahead. `None`: as many as the kernel reads ahead on the file's device
-    /// ([`crate::Backing::read_ahead`]), a 32nd of memory at most and 512 at least.
+    /// ([`crate::Backing::read_ahead`]), 512 at least, but no more than a 32nd of memory, or 8 if that is more.
     pub read_ahead: Option<u32>,
     /// Writes stay in memory until they are written in the background, or [`crate::CachedFile::sync`] asks for it.
     /// `None`, the default: each write waits for the device, because what is only in this cache is lost with the

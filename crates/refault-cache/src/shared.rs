@@ -34,6 +34,11 @@ const PAGE: u64 = PAGE_SIZE as u64;
 /// and an interrupt.
 const MIN_READ_AHEAD: u64 = 512;
 
+/// Pages of a window at most, of a share of memory: what two windows of a stream hold is kept from what is read again.
+/// Where that is next to nothing, a window has so many pages all the same.
+const FRAMES_PER_PAGE_AHEAD: u64 = 32;
+const MIN_OF_SHARE: u64 = 8;
+
 const UNBROKEN: &str = "invariant: a panic under this lock ends the program";
 
 /// See the module.
@@ -91,8 +96,10 @@ impl Shared {
         let frames = self.buffers.pins.len() as u64;
         let pages = match self.read_ahead {
             Some(pages) => u64::from(pages),
-            // Two windows of each stream wait for their reader.
-            None => backing.read_ahead().map_or(0, u64::from).min(frames / 32).max(MIN_READ_AHEAD),
+            None => {
+                let device = backing.read_ahead().map_or(0, u64::from);
+                device.max(MIN_READ_AHEAD).min((frames / FRAMES_PER_PAGE_AHEAD).max(MIN_OF_SHARE))
+            }
         };
         pages.min(frames / 8)
     }

@@ -91,6 +91,8 @@ pub(crate) struct Streams {
     restraint: u32,
     /// Pages that were evicted unread at the last look.
     seen_unread: u32,
+    /// So many more may be, of those that waited when windows were halved last.
+    excused: u32,
     /// Reads and windows since then that were right.
     good: u32,
 }
@@ -178,13 +180,18 @@ impl Streams {
         }
     }
 
-    /// So many pages of this file were evicted unread so far.
-    pub(crate) fn unread(&mut self, pages: u32) {
-        if pages != self.seen_unread {
-            self.seen_unread = pages;
-            self.good = 0;
-            self.restraint = (self.restraint + 1).min(16);
+    /// So many pages of this file were evicted unread so far, and at most so many `waiting` ones are to go for one
+    /// halving: smaller windows save none of what is there already.
+    pub(crate) fn unread(&mut self, pages: u32, waiting: u32) {
+        let lost = pages.wrapping_sub(self.seen_unread);
+        self.seen_unread = pages;
+        if lost <= self.excused {
+            self.excused -= lost;
+            return;
         }
+        self.good = 0;
+        self.restraint = (self.restraint + 1).min(16);
+        self.excused = waiting;
     }
 }
 
@@ -331,15 +338,24 @@ mod tests {
     fn pages_evicted_unread_shrink_the_window_and_good_ones_restore_it() {
         let mut streams = Streams::default();
         for round in 1..=8 {
-            streams.unread(round);
+            streams.unread(round, 0);
         }
         let (_, windows) = read(&mut streams, 0..100, 32);
         assert!(windows.is_empty(), "32 halved eight times is nothing");
         let mut streams = Streams::default();
-        streams.unread(1);
+        streams.unread(1, 0);
         let (_, windows) = read(&mut streams, 0..10_000, 32);
         assert_eq!(windows.iter().map(|window| window.pages).find(|pages| *pages > 8), Some(16));
         assert_eq!(windows.last().map(|window| window.pages), Some(32));
+    }
+
+    #[test]
+    fn pages_that_waited_already_shrink_the_window_once() {
+        let mut streams = Streams::default();
+        (1..=33).for_each(|pages| streams.unread(pages, 32));
+        assert_eq!(streams.restraint, 1, "the first, and the 32 that waited then");
+        streams.unread(34, 32);
+        assert_eq!(streams.restraint, 2);
     }
 
     #[test]

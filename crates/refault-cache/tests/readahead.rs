@@ -73,6 +73,18 @@ fn windows_double_by_advice_as_far_as_memory_allows() {
     }
 }
 
+/// Two windows of each stream wait for their reader: where memory is small they must not be all of it.
+#[test]
+fn windows_are_a_small_part_of_memory_where_nothing_is_said() {
+    for (frames, expected) in [(64, 8), (1024, 32)] {
+        let options = CacheOptions { memory: frames * PAGE as u64, policy: "lru".into(), ..CacheOptions::default() };
+        let cache = PageCache::new(&options).expect("a cache");
+        let (backing, most) = zeros();
+        read_all(&cache.attach(backing).expect("opens"));
+        assert_eq!(most.load(Ordering::SeqCst), expected, "{frames} frames");
+    }
+}
+
 /// Reads under way, and the most there were at the same time.
 #[derive(Default)]
 struct UnderWay {
