@@ -54,7 +54,7 @@ use self::frequency::Frequency;
 use self::outsiders::Common;
 use self::queue::Strikable;
 use self::recency::Recency;
-use self::record::{HELD, QUEUED, RESIDENT, Record, SETTLED, Table};
+use self::record::{CLOSE, HELD, QUEUED, RESIDENT, Record, SETTLED, Table};
 use self::reuse::Reuse;
 use crate::counters::Counters;
 use crate::memory::{Eviction, Memory, PageTables, RegionKey, Walk};
@@ -421,6 +421,7 @@ impl<const MAPPED: bool> Policy for Adaptive<MAPPED> {
                 outsiders.strike(page);
             }
         }
+        table.clear(page, CLOSE);
         table.at_mut(page).used = 0;
         *table.rank_mut(page) = 0;
     }

@@ -25,6 +25,8 @@ pub(super) const STALE: u32 = 1 << 11;
 pub(super) const MARK: u32 = 1 << 12;
 /// Room was made for the page, and it has not come yet: see [`super::ahead`].
 pub(super) const EXPECTED: u32 = 1 << 13;
+/// Its last reference was close to the one before (module `reuse`).
+pub(super) const CLOSE: u32 = 1 << 14;
 /// Flags of a page whose reference changes nothing but the time of its use and its rank.
 pub(super) const SETTLED: u32 = RESIDENT | HELD[0] | HELD[1] | HELD[2] | LOW;
 /// From here on the flags hold the time of the last reference that counted: see [`super::frequency`].

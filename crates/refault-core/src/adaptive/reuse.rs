@@ -2,8 +2,12 @@
 //!
 //! Nearly all of memory belongs to pages whose last two references were close together (*low*, LIR in the paper), the
 //! rest to a queue of pages on *probation* (HIR). A page on probation, or one that is not held, which is referenced
-//! again at a shorter distance than the time since the last reference of some low page, takes that page's place. So of
+//! twice in a row at a shorter distance than the time since the last reference of some low page, takes that page's place. So of
 //! a loop larger than memory one part stays, and a scan passes through the queue.
+//!
+//! Twice, as the longer of two distances tells more than the last: of a loop that two readers are in, each page is
+//! referenced at a short and a long distance in turns. After the short one it would take the place of a page that is
+//! just as good, and none would stay.
 //!
 //! Pages that were read ahead wait on probation for their reader, which has that many places more.
 //!
@@ -15,13 +19,14 @@
 //! last reference.
 //! Cost: 4 to 12 bytes per low page, 8 to 40 per page on probation.
 //! Source: Jiang and Zhang, *LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy*, SIGMETRICS 2002;
-//! that the stack need not be kept is ours.
+//! that the stack need not be kept is ours. The longer of two distances: Zhong, Zhao and Jiang, *LIRS2: An Improved LIRS
+//! Replacement Algorithm*, SYSTOR 2021.
 
 use std::collections::VecDeque;
 
 use super::oldest::Oldest;
 use super::queue::Queue;
-use super::record::{HELD, LOW, PROBATION, Table};
+use super::record::{CLOSE, HELD, LOW, PROBATION, Table};
 use super::{Directory, Way};
 use crate::page::PageId;
 
@@ -63,14 +68,20 @@ impl Default for Reuse {
 }
 
 impl Reuse {
-    /// Whether a reference at `before` is later than the last one of some low page.
-    fn is_close(&mut self, before: u32, table: &Table) -> bool {
-        before > 0 && self.low.find(table).is_some_and(|oldest| before > table.at(oldest).used)
+    /// Whether a page that was referenced at `before`, and is now, was closer both times than some low page is.
+    fn is_close_again(&mut self, page: PageId, before: u32, table: &mut Table) -> bool {
+        let is_close = before > 0 && self.low.find(table).is_some_and(|oldest| before > table.at(oldest).used);
+        let was_close = table.at(page).is(CLOSE);
+        table.clear(page, CLOSE);
+        if is_close && !was_close {
+            table.set(page, CLOSE);
+        }
+        is_close && was_close
     }
 
     fn become_low(&mut self, page: PageId, table: &mut Table) {
         self.probation_pages -= usize::from(table.at(page).is(PROBATION));
-        table.clear(page, PROBATION);
+        table.clear(page, PROBATION | CLOSE);
         table.set(page, LOW);
         self.low_pages += 1;
         self.low.insert(page, self.low_pages, table);
@@ -121,7 +132,7 @@ impl Directory for Reuse {
         }
         let held = table.at(page).is(FLAG);
         table.set(page, FLAG);
-        if !held && self.low_pages < self.low_limit || self.is_close(before, table) {
+        if self.is_close_again(page, before, table) || !held && self.low_pages < self.low_limit {
             self.become_low(page, table);
         } else {
             self.probation_pages += usize::from(!held);
@@ -205,6 +216,26 @@ mod tests {
         let shed: Vec<PageId> = (0..20).filter_map(|_| reuse.shed(&mut table)).collect();
         assert_eq!(shed, (0..20).collect::<Vec<_>>());
         assert_eq!(reuse.shed(&mut table), Some(99), "what passes through");
+    }
+
+    /// Two readers of a loop, the second a fifth of it behind the first: each page comes back soon, and then late.
+    #[test]
+    fn what_is_kept_of_a_loop_stays_though_two_readers_are_in_it() {
+        let mut reuse = Reuse::default();
+        let mut table = filled(&mut reuse, 99);
+        let mut held = 0;
+        for step in 0..20 * 200 {
+            for page in [(step + 40) % 200, step % 200] {
+                held += usize::from(table.at(page).is(FLAG));
+                let before = table.at(page).used;
+                table.touch(page);
+                reuse.refer(page, before, &mut table);
+                if reuse.held() > CAPACITY {
+                    reuse.shed(&mut table);
+                }
+            }
+        }
+        assert!(held > 20 * 190, "{held} of {} references", 20 * 400);
     }
 
     /// What is kept of a scan would go in pieces, and come back page by page.

@@ -24,6 +24,8 @@ pub struct Adaptive {
     held: [Vec<PageId>; 3],
     outsiders: [VecDeque<PageId>; 3],
     low: Vec<PageId>,
+    /// Pages whose last reference was close, and which did not become low by that.
+    close: Vec<PageId>,
     probation: VecDeque<PageId>,
     frequency: Frequency,
     leader: usize,
@@ -57,6 +59,7 @@ impl Adaptive {
             held: Default::default(),
             outsiders: Default::default(),
             low: Vec::new(),
+            close: Vec::new(),
             probation: VecDeque::new(),
             frequency: Frequency::default(),
             leader: REUSE,
@@ -114,7 +117,9 @@ impl Adaptive {
             return;
         }
         self.probation.retain(|p| *p != page);
-        if missed && self.low.len() < low_limit || close {
+        let twice = close && self.close.contains(&page);
+        self.close.retain(|p| *p != page);
+        if missed && self.low.len() < low_limit || twice {
             self.low.push(page);
             if self.low.len() > low_limit {
                 let oldest = *self.by_use.iter().find(|p| self.low.contains(p)).unwrap();
@@ -122,6 +127,7 @@ impl Adaptive {
                 self.probation.push_back(oldest);
             }
         } else {
+            self.close.extend(close.then_some(page));
             self.probation.push_back(page);
         }
     }
