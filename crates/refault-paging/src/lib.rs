@@ -28,7 +28,6 @@ mod forks;
 mod guard;
 mod inherited;
 pub mod lock;
-mod own;
 mod pagemap;
 mod policies;
 mod process_monitor;
