@@ -140,10 +140,29 @@ impl Tier {
         HEAD + u64::from(slot) * (SLOT_HEAD as u64 + self.block)
     }
 
-    /// Reads a block whose length the caller knows.
+    /// Reads a block whose length the caller knows. One that is damaged is damaged for one reader, and missing for the
+    /// others.
     pub(crate) fn read(&self, number: u64, into: &mut Vec<u8>, length: usize) -> Found {
         let slots = self.slots.read().expect(UNBROKEN);
         let Some(slot) = slots.by_block.get(&number).copied() else { return Found::Missing };
+        if self.take(slot, number, into, length) {
+            slots.blocks[slot as usize].1.store(true, Ordering::Relaxed);
+            return Found::Whole;
+        }
+        drop(slots);
+        let mut slots = self.slots.write().expect(UNBROKEN);
+        // Meanwhile another reader may have given it up, and may even have fetched it and kept it anew.
+        let Some(slot) = slots.by_block.get(&number).copied() else { return Found::Missing };
+        if self.take(slot, number, into, length) {
+            return Found::Whole;
+        }
+        slots.by_block.remove(&number);
+        slots.blocks[slot as usize].0 = None;
+        Found::Damaged
+    }
+
+    /// Appends a slot's block, if that is whole and the one that is looked for. The caller has the lock.
+    fn take(&self, slot: u32, number: u64, into: &mut Vec<u8>, length: usize) -> bool {
         let mut whole = vec![0; SLOT_HEAD + length];
         let read = self.file.read_exact_at(&mut whole, self.at(slot));
         let (head, bytes) = whole.split_at(SLOT_HEAD);
@@ -152,17 +171,9 @@ impl Tier {
                 there == number && bytes_there == length as u64 && sum == self.sum(number, bytes)
             });
         if right {
-            slots.blocks[slot as usize].1.store(true, Ordering::Relaxed);
             into.extend_from_slice(bytes);
-            return Found::Whole;
         }
-        drop(slots);
-        let mut slots = self.slots.write().expect(UNBROKEN);
-        if slots.by_block.get(&number) == Some(&slot) {
-            slots.by_block.remove(&number);
-            slots.blocks[slot as usize].0 = None;
-        }
-        Found::Damaged
+        right
     }
 
     fn sum(&self, number: u64, bytes: &[u8]) -> u64 {
@@ -303,6 +314,32 @@ mod tests {
             let tier = open().expect("opens");
             let there = (0..4).filter(|number| has(&tier, *number)).count();
             assert_eq!(there, length.saturating_sub(HEAD as usize) / (SLOT_HEAD + 4096), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_block_is_damaged_once_though_many_read_it() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let tier = Tier::open(directory.path(), "store", &meta("1"), 4096, 1 << 20).map_err(|(_, error)| error);
+        let tier = tier.expect("opens");
+        for number in 0..40 {
+            tier.write(number, &bytes(number));
+            let slot = tier.slots.read().expect(UNBROKEN).by_block[&number];
+            tier.file.write_all_at(b"torn", tier.at(slot) + SLOT_HEAD as u64 + 100).expect("writes");
+            let start = std::sync::Barrier::new(4);
+            let damaged = std::thread::scope(|scope| {
+                let reader = || {
+                    start.wait();
+                    let found = tier.read(number, &mut Vec::new(), 4096);
+                    // As who fetches it does.
+                    tier.write(number, &bytes(number));
+                    matches!(found, Found::Damaged)
+                };
+                let readers = [(); 4].map(|()| scope.spawn(reader));
+                readers.into_iter().map(|reader| reader.join().expect("reads")).filter(|it| *it).count()
+            });
+            assert_eq!(damaged, 1, "block {number}");
+            assert!(has(&tier, number), "block {number} was kept anew");
         }
     }
 
