@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """fio through refault's page cache beside the kernel's: the same job, the same memory, one after the other in turn.
 
-    sudo scripts/fio/beside.py --engine FILE [--runs 5] [--seconds 20] [--policy P ...] [JOB ...]
+    sudo bench/beside.py --engine FILE [--runs 5] [--seconds 20] [--policy P ...] [JOB ...]
 
-JOB is a job file of scripts/fio (by default all). --engine is what scripts/fio-engine builds; fio must be in PATH, of the version
+JOB is a job file of bench (by default all). --engine is what scripts/fio-engine builds; fio must be in PATH, of the version
 that the engine was built for. The kernel's side runs in a memory cgroup of the memory that the job names and 16 MiB more,
 of which fio itself takes half, with FADV_RANDOM. Prints medians, the least and the most, processor time per operation, and
 the ratio of the medians. The file of 1 GiB is made in the current directory, which must be on a disk with direct I/O.
