@@ -6,6 +6,7 @@
 
 mod array;
 pub mod load;
+mod objects;
 mod table;
 mod traces;
 
@@ -29,7 +30,7 @@ const ALLOWANCE: u64 = 4 << 20;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  sudo refault bench cache                        all there is, in some twenty minutes
+  sudo refault bench cache                        all there is, in some forty minutes
   sudo refault bench cache --runs 3 --policies 'adaptive{head_start=25%},lru' --warm-up 3    the table of docs/cache.md
   refault bench cache --patterns zipf --policies lru,s3fifo --alone
   refault bench cache --policies 'adaptive{head_start=25%},mglru,lru,s3fifo' --times 10 --runs 1 --trace web.u64.zst
@@ -40,7 +41,7 @@ kernel's side is left out. Wants a quiet machine and a disk of its own.")]
 /// Print the speed table of the page cache
 pub struct CacheArgs {
     /// What is done with the file
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Pattern::Zipf, Pattern::Uniform, Pattern::Scan, Pattern::Mixed, Pattern::Hits, Pattern::Pinned])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Pattern::Zipf, Pattern::Uniform, Pattern::Scan, Pattern::Mixed, Pattern::Hits, Pattern::Pinned, Pattern::SkewedHits, Pattern::SkewedPinned])]
     patterns: Vec<Pattern>,
     /// Instead of patterns, replay these traces, each access a read of a page of a file that has the trace's pages; the
     /// memory is the part of the file that `--times` says
@@ -62,7 +63,7 @@ pub struct CacheArgs {
     /// Size of the file, in multiples of the memory
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1000))]
     times: u64,
-    /// Threads, each number a row (by default 2, of mixed 1, of scan, hits and pinned 1 and 2)
+    /// Threads, each number a row (by default 2, of mixed 1, of scan and all hits 1 and 2)
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: Vec<u32>,
     /// Seconds measured per run, and at least 1000 reads and writes
@@ -97,6 +98,8 @@ enum Side<'a> {
     Ours(&'a PolicySpec, Option<&'a Kept>),
     /// The kernel's.
     Kernel,
+    /// A cache of objects, of hits alone.
+    Objects,
     /// No cache: an array that has the pages, for what hits cost at least.
     Array,
 }
@@ -106,6 +109,7 @@ impl Side<'_> {
         match self {
             Side::Ours(policy, _) => policy.label.clone(),
             Side::Kernel => table::KERNEL.into(),
+            Side::Objects => table::OBJECTS.into(),
             Side::Array => table::ARRAY.into(),
         }
     }
@@ -114,7 +118,7 @@ impl Side<'_> {
         match self {
             Side::Ours(_, Some(kept)) => kept.text.clone(),
             Side::Ours(policy, None) if policy.entry.is(Fact::CachesEvicted) => "its own".into(),
-            Side::Array => "–".into(),
+            Side::Objects | Side::Array => "–".into(),
             _ => "gone".into(),
         }
     }
@@ -146,7 +150,7 @@ pub fn run(args: &CacheArgs) -> Result<(), Failure> {
     if with_kernel {
         sides.push(Side::Kernel);
     }
-    sides.push(Side::Array);
+    sides.extend([Side::Objects, Side::Array]);
     let mut loads = Vec::new();
     for pattern in &args.patterns {
         let threads = if args.threads.is_empty() { pattern.threads() } else { &args.threads };
@@ -161,7 +165,7 @@ pub fn run(args: &CacheArgs) -> Result<(), Failure> {
     }
     let sides_of = |load: &LoadArgs| {
         let hits = load.pattern.hits();
-        sides.iter().filter(move |side| hits || !matches!(side, Side::Array)).collect::<Vec<_>>()
+        sides.iter().filter(move |side| hits || !matches!(side, Side::Objects | Side::Array)).collect::<Vec<_>>()
     };
     let progress = Progress::parts("reading");
     progress.add(u64::from(args.runs) * loads.iter().map(|load| sides_of(load).len() as u64).sum::<u64>());
@@ -200,6 +204,7 @@ fn measure(
             row.runs.push(match side {
                 Side::Ours(policy, kept) => ours(args, load, policy, kept.map(|kept| kept.share), compressed)?,
                 Side::Kernel => kernels(args, load)?,
+                Side::Objects => objects::run(load)?,
                 Side::Array => array::run(load)?,
             });
             progress.advance(1);
@@ -240,7 +245,7 @@ impl Cached<'_> {
 
 impl Served for Cached<'_> {
     fn read(&self, buffer: &mut [u8], offset: u64) -> Result<u64, Failure> {
-        if self.load.pattern == Pattern::Pinned {
+        if !self.load.pattern.copies() {
             let pinned = self.file.pin(offset..offset + PAGE as u64).map_err(|error| self.failed(&error))?;
             return Ok(pinned.as_slice().map_or(u64::MAX, page_number));
         }

@@ -87,7 +87,8 @@ fn every_policy_and_share_has_a_row() {
 
 #[test]
 fn what_is_in_memory_is_not_read_and_what_is_written_is_there() {
-    let output = bench(&["--patterns", "hits,pinned,mixed", "--policies", "lru", "--format", "json"]);
+    let output =
+        bench(&["--patterns", "hits,pinned,skewed-hits,skewed-pinned,mixed", "--policies", "lru", "--format", "json"]);
     let error = String::from_utf8_lossy(&output.stderr);
     if error.contains("direct I/O") {
         refault_testing::skip_required(error);
@@ -96,13 +97,17 @@ fn what_is_in_memory_is_not_read_and_what_is_written_is_there() {
     assert!(output.status.success(), "{error}");
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let rows = json["rows"].as_array().expect("rows");
-    // Hits and pinned by one thread and two, each beside an array; mixed has none.
-    assert_eq!(rows.len(), 9, "{json}");
-    assert_eq!(rows.iter().filter(|row| row["policy"] == "array").count(), 4, "{json}");
+    // Hits and pinned, all alike and skewed, by one thread and two, each beside a cache of objects and an array; mixed has none.
+    assert_eq!(rows.len(), 25, "{json}");
+    for beside in ["array", "quick_cache"] {
+        assert_eq!(rows.iter().filter(|row| row["policy"] == beside).count(), 8, "{json}");
+    }
     for row in rows {
         let read = row["runs"][0]["pages_read_percent"].as_f64().expect("a number");
-        let all_hits = row["pattern"] != "mixed";
-        assert_eq!(read == 0.0, all_hits, "{row}");
+        // Draws that happen to follow each other look like a stream, which reads what lies behind the pages that are used, once:
+        // a few of a million.
+        let right = if row["pattern"] == "mixed" { read > 1.0 } else { read < 0.01 };
+        assert!(right, "{row}");
         assert!(row["runs"][0]["cpu_us"].as_f64().expect("a number") > 0.0, "{row}");
     }
 }

@@ -1,6 +1,6 @@
 //! The floor of what a hit can cost: the same reads from an array.
 
-use super::load::{Figures, LoadArgs, PAGE, Pattern, Served, measure, page_number};
+use super::load::{Figures, LoadArgs, PAGE, Served, measure, page_number};
 use refault_console::Failure;
 
 /// Bytes of a huge page.
@@ -23,7 +23,7 @@ impl Array {
         for (number, page) in bytes[begin..begin + length].chunks_exact_mut(PAGE).enumerate() {
             page[..8].copy_from_slice(&(number as u64).to_le_bytes());
         }
-        Array { bytes, begin, copies: load.pattern == Pattern::Hits }
+        Array { bytes, begin, copies: load.pattern.copies() }
     }
 }
 

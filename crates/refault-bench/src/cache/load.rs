@@ -25,6 +25,12 @@ pub const PAGE: usize = 4096;
 /// The exponent of skewed reads.
 const EXPONENT: f64 = 1.2;
 
+/// The exponent of skewed hits: with it caches of objects are compared most.
+const HITS_EXPONENT: f64 = 0.9;
+
+/// Pages that a thread draws before its hits and goes through again and again: a draw takes longer than a hit.
+const DRAWN_HITS: usize = 1 << 18;
+
 /// Writes of a thread between two of its syncs.
 const WRITES_PER_SYNC: u64 = 1000;
 
@@ -46,6 +52,10 @@ pub enum Pattern {
     Hits,
     /// See such pages where they are (the kernel's are copied)
     Pinned,
+    /// As hits, but of half of memory, Zipf(0.9)
+    SkewedHits,
+    /// As pinned, but of half of memory, Zipf(0.9)
+    SkewedPinned,
 }
 
 crate::shown_by_name!(Pattern);
@@ -56,7 +66,7 @@ impl Pattern {
         match self {
             Pattern::Zipf | Pattern::Uniform => &[2],
             Pattern::Mixed => &[1],
-            Pattern::Scan | Pattern::Hits | Pattern::Pinned => &[1, 2],
+            _ => &[1, 2],
         }
     }
 
@@ -66,12 +76,28 @@ impl Pattern {
             Pattern::Zipf | Pattern::Uniform | Pattern::Mixed => file,
             Pattern::Scan => file.min(2 * memory),
             Pattern::Hits | Pattern::Pinned => file.min(memory / 4),
+            Pattern::SkewedHits | Pattern::SkewedPinned => file.min(memory / 2),
         }
     }
 
     /// Whether all pages that are used are in memory.
     pub fn hits(self) -> bool {
-        matches!(self, Pattern::Hits | Pattern::Pinned)
+        matches!(self, Pattern::Hits | Pattern::Pinned | Pattern::SkewedHits | Pattern::SkewedPinned)
+    }
+
+    /// Whether pages are copied; else they are seen where they are.
+    pub fn copies(self) -> bool {
+        !matches!(self, Pattern::Pinned | Pattern::SkewedPinned)
+    }
+
+    /// The pages of the hits that a thread has, in turn and again and again.
+    fn drawn(self, pages: usize, random: &mut Random) -> Vec<u32> {
+        let step = odd_step(pages);
+        let mut draw = || match self {
+            Pattern::SkewedHits | Pattern::SkewedPinned => random.zipf_of(pages, HITS_EXPONENT) * step % pages,
+            _ => random.below(pages),
+        };
+        if self.hits() { (0..DRAWN_HITS).map(|_| draw() as u32).collect() } else { Vec::new() }
     }
 }
 
@@ -134,8 +160,8 @@ const WARMING: u8 = 0;
 const MEASURING: u8 = 1;
 const DONE: u8 = 2;
 
-/// Does the work in threads. Warms up at least until each page that is used could have been read once, and counts at
-/// least [`MIN_OPERATIONS`].
+/// Does the work in threads. Warms up at least until each thread could have read each page that is used once, and counts
+/// at least [`MIN_OPERATIONS`].
 pub fn measure(args: &LoadArgs, served: &dyn Served) -> Result<Figures, Failure> {
     let phase = AtomicU8::new(WARMING);
     let done: Vec<AtomicU64> = (0..args.threads.max(1)).map(|_| AtomicU64::new(0)).collect();
@@ -146,18 +172,17 @@ pub fn measure(args: &LoadArgs, served: &dyn Served) -> Result<Figures, Failure>
         };
         let threads: Vec<_> = (0..done.len()).map(start).collect();
         let so_far = || done.iter().map(|done| done.load(Ordering::Relaxed)).sum::<u64>();
-        let pause = |seconds, least| {
-            let end = so_far() + least;
+        let pause = |seconds, enough: &dyn Fn() -> bool| {
             std::thread::sleep(Duration::from_secs_f64(seconds));
             // A thread that ended has failed.
-            while so_far() < end && !threads.iter().any(|thread| thread.is_finished()) {
+            while !enough() && !threads.iter().any(|thread| thread.is_finished()) {
                 std::thread::sleep(Duration::from_millis(1));
             }
         };
-        pause(args.warm_up, (args.pages * done.len()) as u64);
+        pause(args.warm_up, &|| done.iter().all(|done| done.load(Ordering::Relaxed) >= args.pages as u64));
         let (counts, counted, cpu, start) = (served.counts(), so_far(), cpu_seconds(), Instant::now());
         phase.store(MEASURING, Ordering::Relaxed);
-        pause(args.seconds, MIN_OPERATIONS);
+        pause(args.seconds, &|| so_far() >= counted + MIN_OPERATIONS);
         phase.store(DONE, Ordering::Relaxed);
         let operations = (so_far() - counted).max(1) as f64;
         let (passed, cpu, now) = (start.elapsed().as_secs_f64(), cpu_seconds() - cpu, served.counts());
@@ -189,6 +214,7 @@ fn work(
     let mut random = Random::new(number as u64 + 1);
     let (pages, step) = (args.pages, odd_step(args.pages));
     let mut next = number * pages / args.threads.max(1) as usize;
+    let drawn = args.pattern.drawn(pages, &mut random);
     let mut buffer = vec![0; PAGE];
     let (mut last, mut operations, mut written) = (Instant::now(), 0, 0);
     let group = if args.pattern.hits() { HITS_PER_LOOK } else { 1 };
@@ -198,8 +224,8 @@ fn work(
             Pattern::Zipf | Pattern::Mixed => random.zipf_of(pages, EXPONENT) * step % pages,
             Pattern::Uniform => random.below(pages),
             // Once in order, so that all are there.
-            Pattern::Hits | Pattern::Pinned if operations >= pages as u64 => random.below(pages),
-            Pattern::Scan | Pattern::Hits | Pattern::Pinned => next,
+            _ if !drawn.is_empty() && operations >= pages as u64 => drawn[operations as usize % DRAWN_HITS] as usize,
+            _ => next,
         };
         let offset = (page * PAGE) as u64;
         if args.pattern == Pattern::Mixed && random.below(10) < 3 {

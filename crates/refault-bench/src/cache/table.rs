@@ -14,6 +14,9 @@ use refault_console::Format;
 /// What the kernel's rows have for a policy.
 pub const KERNEL: &str = "kernel";
 
+/// What the rows of a cache of objects have for a policy.
+pub const OBJECTS: &str = "quick_cache";
+
 /// What the rows of no cache at all have for a policy.
 pub const ARRAY: &str = "array";
 
@@ -154,8 +157,9 @@ fn explain(out: &mut dyn Write, tables: &Tables) -> std::io::Result<()> {
          read from the file, for 100 operations; what comes along in sequences counts. evicted: what becomes of evicted pages:\n\
          gone, or cached, with that share of memory left free for them. CPU: per operation, what the load itself takes\n\
          included. kernel: its page cache in a memory cgroup with {} MiB more, FADV_RANDOM but for scans. zipf and mixed:\n\
-         exponent 1.2; mixed: 30 % writes, a sync each 1,000; hits and pinned: a quarter of memory, times are those of 64 on\n\
-         end, divided. array: no cache, the same from an array in huge pages: what a hit costs at least.",
+         exponent 1.2; mixed: 30 % writes, a sync each 1,000; hits and pinned: a quarter of memory, all alike; skewed ones:\n\
+         half of memory, exponent 0.9; times are those of 64 on end, divided. quick_cache: a cache of objects, version 0.7.0, its\n\
+         pages told before, shared or copied. array: no cache, the same from an array in huge pages: what a hit costs at least.",
         tables.memory_mib,
         tables.times,
         tables.runs,
