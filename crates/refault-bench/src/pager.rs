@@ -1,11 +1,12 @@
 //! `refault bench pager`: a program under `refault run` beside the same program in a memory cgroup that swaps to zram.
 //!
 //! Both sides do the same work with the same *total* memory. The kernel's side may have a percentage of the program's
-//! memory resident, and zram holds the rest as far as it compresses; a first run, not counted, finds out how much zram
-//! takes. Ours gets the sum of both as its budget, which counts what is resident, compressed, and the pager's own. The
-//! kernel's side gets [`ALLOWANCE`] more, because a cgroup also counts code, stacks and page tables. Then both sides
-//! run one after the other, several times, the order reversed every second time; what counts is the median. Ours has no
-//! options.
+//! memory resident, and zram holds the rest as far as it compresses. It gets [`ALLOWANCE`] more, because a cgroup also
+//! counts code, files and page tables; what these leave, it has for anonymous memory too. So a first run, not counted,
+//! finds out how much anonymous memory and zram come to. That is our budget, which counts what is resident, compressed,
+//! and the pager's own. Of programs that run to their end it is the percentage and the most that zram has taken: their
+//! files need room in the cgroup, and none in our budget. Then both sides run one after the other, several times, the
+//! order reversed every second time; what counts is the median. Ours has no options.
 
 pub mod load;
 
@@ -248,7 +249,11 @@ fn measure(row: Row, against: Against, runs: u32, plan: &Plan, progress: &Progre
     } else if compares {
         // Not counted: it says what zram takes.
         match subject.theirs(row, plan)? {
-            Other::Ran(measured) => result.budget = result.resident + measured.compressed_bytes as u64,
+            // Its files are charged too, and come and go.
+            Other::Ran(measured) if matches!(row.kind(), Kind::Program) => {
+                result.budget = result.resident + measured.compressed_bytes as u64;
+            }
+            Other::Ran(measured) => result.budget = measured.total_bytes as u64,
             Other::Killed { kills, compressed } => {
                 result.killed = kills;
                 result.budget = result.resident + compressed;

@@ -16,7 +16,6 @@ use refault_console::Failure;
 struct Hierarchy {
     root: PathBuf,
     limit: &'static str,
-    usage: &'static str,
     peak: &'static str,
 }
 
@@ -27,7 +26,6 @@ pub struct Kernel {
     guard: Child,
     stdin: Option<ChildStdin>,
     group: PathBuf,
-    usage: PathBuf,
     peak: PathBuf,
     cpu_before: f64,
     zram: Option<u32>,
@@ -59,8 +57,8 @@ impl Kernel {
         match line.trim().split_once(' ') {
             Some(("ready", number)) => {
                 let zram = number.parse().ok();
-                let (usage, peak) = (group.join(hierarchy.usage), group.join(hierarchy.peak));
-                Ok(Kernel { guard, stdin, group, usage, peak, cpu_before: children_seconds(), zram })
+                let peak = group.join(hierarchy.peak);
+                Ok(Kernel { guard, stdin, group, peak, cpu_before: children_seconds(), zram })
             }
             _ => {
                 let _ = guard.wait();
@@ -89,9 +87,12 @@ impl Kernel {
         Ok(command)
     }
 
-    /// Bytes that are charged to the cgroup.
-    pub fn resident_bytes(&self) -> u64 {
-        number(&self.usage, 0)
+    /// Bytes of anonymous memory that are charged to the cgroup: what a pager manages. Code, files and page tables are not
+    /// in it.
+    pub fn anonymous_bytes(&self) -> u64 {
+        let text = std::fs::read_to_string(self.group.join("memory.stat")).unwrap_or_default();
+        let mut values = text.lines().filter_map(|line| line.strip_prefix("total_rss ").or(line.strip_prefix("anon ")));
+        values.next().and_then(|bytes| bytes.trim().parse().ok()).unwrap_or(0)
     }
 
     /// The most that was charged to the cgroup.
@@ -178,17 +179,12 @@ fn hierarchy() -> Result<Hierarchy, Failure> {
         })
     };
     if let Some(root) = found("cgroup", "memory") {
-        return Ok(Hierarchy {
-            root,
-            limit: "memory.limit_in_bytes",
-            usage: "memory.usage_in_bytes",
-            peak: "memory.max_usage_in_bytes",
-        });
+        return Ok(Hierarchy { root, limit: "memory.limit_in_bytes", peak: "memory.max_usage_in_bytes" });
     }
     if let Some(root) = found("cgroup2", "") {
         let controllers = std::fs::read_to_string(root.join("cgroup.subtree_control")).unwrap_or_default();
         if controllers.split_whitespace().any(|name| name == "memory") {
-            return Ok(Hierarchy { root, limit: "memory.max", usage: "memory.current", peak: "memory.peak" });
+            return Ok(Hierarchy { root, limit: "memory.max", peak: "memory.peak" });
         }
     }
     Err(Failure::failed(

@@ -193,7 +193,7 @@ impl Sampler for Cgroup<'_> {
     }
 
     fn ends(&mut self, _seconds: f64, measured: &mut Measured) -> f64 {
-        measured.resident_bytes = self.kernel.resident_bytes() as f64;
+        measured.resident_bytes = self.kernel.anonymous_bytes() as f64;
         measured.compressed_bytes = self.kernel.compressed_bytes() as f64;
         measured.total_bytes = measured.resident_bytes + measured.compressed_bytes;
         self.kernel.major_faults() - self.faults_before

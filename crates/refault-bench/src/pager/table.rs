@@ -168,8 +168,9 @@ fn conclusions(out: &mut dyn Write, results: &[RowResult]) -> std::io::Result<()
         out,
         "\noperations/s: of the last five programs, runs per second. CPU s: processor time of the program with all its \
          threads in the counted time, the kernel's reclaim in it included. total: resident, compressed and, on our side, the \
-         pager's own; ours was given as much as the kernel's side had in a run before. The cgroup's limit is {} MiB above \
-         that for what ours does not count (code, stacks, page tables). p50, p99, max: of one operation, seen by the program \
+         pager's own; ours was given as much as the kernel's side had in a run before, in anonymous memory and zram (of \
+         programs, whose files are charged to the cgroup and not to us: the part that was to be resident, and zram). The \
+         cgroup's limit is {} MiB above that part, for what ours does not count (code, files, page tables). p50, p99, max: of one operation, seen by the program \
          (memcached: by its clients). Fault p99: with F faults on stored pages (major faults) among N operations, the latency \
          that 0.01 F of the N exceed, which 99 of 100 faults cannot exceed.",
         ALLOWANCE >> 20
