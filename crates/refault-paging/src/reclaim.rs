@@ -155,6 +155,13 @@ impl Engine {
         (pool * MAX_POOL_SHARE.1 / MAX_POOL_SHARE.0 + fixed) / PAGE as u64 + 2 * MIN_PAGES
     }
 
+    /// Pages that this process can keep in memory now if nothing is compressed: what it may use, less the agent's own, what is
+    /// locked, and what it shares and others are charged for, which is there whatever it does.
+    pub fn can_keep(&self) -> usize {
+        let fixed = (self.own_bytes() + self.ranges.locked_bytes()) / PAGE;
+        (self.account.limit() as usize).saturating_sub(fixed + self.account.lent() as usize)
+    }
+
     fn set_capacity(&mut self, limit: u64) {
         let pages =
             (limit as usize).saturating_sub(self.charge() as usize - self.resident - self.staging.occupied()).max(64);
