@@ -11,6 +11,7 @@ use refault_paging::{Attributes, PAGE, sys};
 
 use crate::entry::{Paging, paging};
 use crate::locks;
+use crate::pieces::ALWAYS_WHOLE;
 use crate::seen;
 use crate::start::give_addresses_back;
 
@@ -322,10 +323,18 @@ fn bring_in(
     0
 }
 
-/// A buffer that may be as large as the budget: how much of it is brought in at once.
+/// Bytes that a call holds at once at most: a quarter of the budget, or half of what this process can keep in memory now, if
+/// others leave it less. With more than it can keep, the pages that a call needs would go for each other's sake, and one that
+/// is made again after each signal would never have all of them.
 pub(crate) fn most_held() -> usize {
+    let can_keep = paging().can_keep() * PAGE;
+    quarter_of_budget().min(can_keep / 2).max(ALWAYS_WHOLE) & !(PAGE - 1)
+}
+
+/// What a call holds at once at most where nobody else takes memory, in bytes.
+pub(crate) fn quarter_of_budget() -> usize {
     let limit = paging().account().tree_limit() as usize * PAGE;
-    (limit / 4).clamp(64 << 10, 16 << 20) & !(PAGE - 1)
+    (limit / 4).clamp(ALWAYS_WHOLE, 16 << 20) & !(PAGE - 1)
 }
 
 /// Whether any of the program's memory there is managed.

@@ -1,5 +1,5 @@
 //! Calls whose buffers are larger than what may be held at once: they are made in pieces, of a quarter of the budget
-//! each.
+//! each, or of half of what the process can keep in memory if others leave it less.
 //! So is the rest of a call that the tree's request for memory has ended in its middle ([`go_on`]): one that waits until all
 //! is through (what is written, sent, or received with MSG_WAITALL), or that fills whatever it is given.
 //!
@@ -24,7 +24,7 @@ mod rest;
 use crate::calls::{make, plain};
 use crate::entry;
 use crate::frame::{self, Context};
-use crate::memory_calls::{is_managed, most_held};
+use crate::memory_calls::{is_managed, most_held, quarter_of_budget};
 use crate::opened::{Kind, Opened, RECEIVES, SENDS, file_size_is_limited, goes_on, has_timeout, opened, status_flags};
 use crate::thread::Thread;
 
@@ -71,12 +71,10 @@ const APPENDS: usize = 0x10;
 /// A `struct msghdr`: name, its bytes, vectors, their number, control, its bytes, flags.
 type Header = [usize; 7];
 
-/// What the pieces of a call have in common: what its descriptor means, bytes of a piece at most, and those that were moved
-/// before the first of them.
+/// What the pieces of a call have in common: what its descriptor means, and the bytes that were moved before the first of them.
 #[derive(Clone, Copy)]
 struct Way {
     opened: Opened,
-    most: usize,
     done: usize,
 }
 
@@ -134,11 +132,10 @@ pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, a
         return None;
     }
     let message = take(thread, number, arguments)?;
-    let most = most_held();
-    if bytes_taken(thread) <= most || !thread.vectors.iter().any(|[start, bytes]| is_managed(*start, *bytes)) {
+    if bytes_taken(thread) <= most_held() || !thread.vectors.iter().any(|[start, bytes]| is_managed(*start, *bytes)) {
         return None;
     }
-    let way = Way { opened: opened(message.descriptor), most, done: 0 };
+    let way = Way { opened: opened(message.descriptor), done: 0 };
     make_all(thread, context, number, arguments, &message, way)
 }
 
@@ -182,7 +179,7 @@ fn make_all(
     match way.opened.kind {
         Kind::Whole => None,
         Kind::Stream => match number {
-            READ | READV => Some(receive_some(thread, context, number, arguments, way.most)),
+            READ | READV => Some(receive_some(thread, context, number, arguments)),
             RECVFROM | RECVMSG if !message.is_received_in_pieces() => None,
             RECVFROM => Some(receive_from(thread, context, arguments, way)),
             RECVMSG => Some(receive(thread, context, message, way)),
@@ -255,8 +252,8 @@ fn check_vectors(thread: &mut Thread) -> Option<()> {
 }
 
 /// The next piece of the thread's vectors, behind `done` bytes: its vectors, how many, and its bytes.
-fn piece(thread: &Thread, done: usize, most: usize) -> ([[usize; 2]; MAX_IN_PIECE], usize, usize) {
-    let (mut before, mut all, mut count) = (0, 0, 0);
+fn piece(thread: &Thread, done: usize) -> ([[usize; 2]; MAX_IN_PIECE], usize, usize) {
+    let (most, mut before, mut all, mut count) = (most_held(), 0, 0, 0);
     let mut taken = [[0; 2]; MAX_IN_PIECE];
     for [start, bytes] in &thread.vectors {
         let skipped = done.saturating_sub(before).min(*bytes);
@@ -301,7 +298,7 @@ fn transfer(
     number: usize,
     arguments: [usize; 6],
     flags: usize,
-    Way { opened, most, mut done }: Way,
+    Way { opened, mut done }: Way,
 ) -> Option<isize> {
     let kind = opened.kind;
     let [descriptor, _, _, position, ..] = arguments;
@@ -312,11 +309,11 @@ fn transfer(
     if flags & !FLAGS_OF_FILES != 0 {
         return None;
     }
-    if kind == Kind::File && !file_goes_in_pieces(thread, descriptor, reads, flags, total <= 2 * most) {
+    if kind == Kind::File && !file_goes_in_pieces(thread, descriptor, reads, flags, total <= 2 * quarter_of_budget()) {
         return None;
     }
     while done < total && (done == 0 || opened.is_still(descriptor)) {
-        let (vectors, count, bytes) = piece(thread, done, most);
+        let (vectors, count, bytes) = piece(thread, done);
         hold_piece(thread, &vectors[..count], reads);
         let mut part = arguments;
         [part[1], part[2]] = if matches!(number, READ | WRITE | PREAD | PWRITE) {
@@ -400,13 +397,13 @@ fn send(
     thread: &mut Thread,
     context: &mut Context,
     message: &Message,
-    Way { opened, most, mut done }: Way,
+    Way { opened, mut done }: Way,
     so_far: Progress,
 ) -> isize {
     let total = bytes_taken(thread);
     let [name, name_bytes, _, _, control, control_bytes, _] = message.header;
     while done < total && (done == 0 || opened.is_still(message.descriptor) && goes_on(message.descriptor, SENDS)) {
-        let (mut vectors, count, bytes) = piece(thread, done, most);
+        let (mut vectors, count, bytes) = piece(thread, done);
         let mut header = [0, 0, vectors.as_mut_ptr() as usize, count, 0, 0, 0];
         let mut flags = message.flags;
         if done == 0 {
@@ -431,14 +428,8 @@ fn send(
 }
 
 /// One piece of what a stream has.
-fn receive_some(
-    thread: &mut Thread,
-    context: &mut Context,
-    number: usize,
-    arguments: [usize; 6],
-    most: usize,
-) -> isize {
-    let (vectors, count, _) = piece(thread, 0, most);
+fn receive_some(thread: &mut Thread, context: &mut Context, number: usize, arguments: [usize; 6]) -> isize {
+    let (vectors, count, _) = piece(thread, 0);
     hold_piece(thread, &vectors[..count], true);
     let mut part = arguments;
     [part[1], part[2]] = if number == READ { vectors[0] } else { [vectors.as_ptr() as usize, count] };
@@ -458,12 +449,12 @@ fn receive_from(
     thread: &mut Thread,
     context: &mut Context,
     arguments: [usize; 6],
-    Way { opened, most, mut done }: Way,
+    Way { opened, mut done }: Way,
 ) -> isize {
     let [descriptor, start, total, flags, name, name_bytes] = arguments;
     let total = total.min(MAX_BY_ONE_CALL);
     while done < total && (done == 0 || opened.is_still(descriptor) && goes_on(descriptor, RECEIVES)) {
-        let bytes = (total - done).min(most);
+        let bytes = (total - done).min(most_held());
         entry::hold(thread, start + done, bytes, true);
         let mut part = [descriptor, start + done, bytes, flags, 0, 0];
         if done == 0 {
@@ -487,11 +478,11 @@ fn receive_from(
 
 /// `recvmsg` on a stream.
 fn receive(thread: &mut Thread, context: &mut Context, message: &Message, way: Way) -> isize {
-    let Way { opened, most, mut done } = way;
+    let Way { opened, mut done } = way;
     let total = bytes_taken(thread);
     let [name, name_bytes, _, _, control, control_bytes, _] = message.header;
     while done < total && (done == 0 || opened.is_still(message.descriptor) && goes_on(message.descriptor, RECEIVES)) {
-        let (mut vectors, count, bytes) = piece(thread, done, most);
+        let (mut vectors, count, bytes) = piece(thread, done);
         entry::hold(thread, name, (name_bytes & 0xffff_ffff).min(MAX_NAME), true);
         entry::hold(thread, control, control_bytes.min(1 << 24), true);
         hold_piece(thread, &vectors[..count], true);

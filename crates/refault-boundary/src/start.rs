@@ -65,7 +65,9 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
         seen::note(*start, end - start);
     }
     area::reserve(addresses_for_own(memory));
-    entry::begin(Engine::new(uffd, options, own_bytes)?);
+    let mut engine = Engine::new(uffd, options, own_bytes)?;
+    engine.looks_at_own_with(touched_bytes);
+    entry::begin(engine);
     owns_memory();
     manage_reserved(&maps);
     memory_calls::look_at_personality();
@@ -158,6 +160,11 @@ const FIXED: usize = 192 << 10;
 /// Bytes of memory that the agent takes beside the program's pages, parked, compressed or not.
 fn own_bytes() -> usize {
     FIXED + heap::bytes() + Thread::bytes() + sites::bytes()
+}
+
+/// Those of them, and of the stores' tables, that were ever touched. Cost: a walk through the page tables.
+fn touched_bytes() -> usize {
+    FIXED + area::touched() + sites::bytes()
 }
 
 /// The process whose memory this is.

@@ -243,3 +243,28 @@ os._exit(0)";
     let said = common::text(&run.stderr);
     assert!(run.status.success() && !said.contains("not managed"), "{said}");
 }
+
+/// The parent has nothing to give up but what its children read too. What it gives up is no gain before they do as well, and
+/// takes no memory meanwhile.
+#[test]
+fn what_a_parent_and_its_children_share_goes_without_memory_beside() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(include_str!("c/children_read.c"));
+    program.comes_through_with("45M", &FLAGS, &[]);
+    let peak = figure(&program, "peak_bytes");
+    assert!(peak <= 49 << 20, "{peak} bytes of 45 MiB; it was 58 to 66 MiB when the parent held it compressed");
+}
+
+/// With nothing but shared pages to give up, a fork waited for seconds, during which all looked through all that they have.
+#[test]
+fn a_parent_of_many_that_has_no_room_forks_on() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(include_str!("c/many_children_write.c"));
+    program.comes_through_with("80M", &FLAGS, &[]);
+    let peak = figure(&program, "peak_bytes");
+    assert!(peak <= 92 << 20, "{peak} bytes of 80 MiB; it was 100 to 106 MiB");
+}

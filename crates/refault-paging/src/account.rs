@@ -205,13 +205,15 @@ impl Account {
     /// Right before a fork: the child has a slot already, so that nobody takes this process for one without children. Of
     /// what this process has reserved, `pages` are the child's from now on: what is free now others may have taken by
     /// the time that it runs.
-    pub fn before_fork(&mut self, pages: u64) {
+    /// It shares `shared` pages with this one.
+    pub fn before_fork(&mut self, pages: u64, shared: u64) {
         self.inherited.lends();
         self.has_heirs = true;
         self.birth = self.lender_word().and_then(|word| self.take_slot(TAKEN, word));
         if let (Some(own), Some(birth)) = (self.slot, self.birth) {
             let slots = &self.shared().slots;
             let pages = (pages as i64).min(self.charged()).max(0);
+            slots[birth].lent.store(shared as i64, Ordering::Relaxed);
             slots[birth].charged.fetch_add(pages, Ordering::Relaxed);
             slots[own].charged.fetch_sub(pages, Ordering::Relaxed);
             self.charged = self.charged();
@@ -303,7 +305,8 @@ impl Account {
     /// Looks, now and then, how much of what was inherited is still shared. `all`: pages that this process has,
     /// inherited or not. True if it did.
     pub fn look_at_common(&mut self, all: u64) -> bool {
-        self.inherited.look(all as i64)
+        let gave = self.inherited.is_without_look(self.shared());
+        self.inherited.look(all as i64, gave)
     }
 
     /// Pages of this process that others are charged for.

@@ -40,6 +40,7 @@ use crate::account::Account;
 use crate::aside::Aside;
 use crate::copies::Copies;
 use crate::figures::{Statistics, Usage};
+use crate::own::Own;
 use crate::policies::{self, PagingPolicy, Victims};
 use crate::ranges::{Attributes, Ranges};
 use crate::staging::Staging;
@@ -99,6 +100,8 @@ pub struct Engine {
     pub(crate) known_pages: usize,
     /// Bytes of the agent's heap and the like.
     pub(crate) own_bytes: fn() -> usize,
+    /// See [`crate::own`].
+    pub(crate) own: Own,
     /// See [`Engine::give_up`].
     pub(crate) given_up: bool,
     /// Pages may be guarded: see `guard`.
@@ -107,8 +110,11 @@ pub struct Engine {
     pub(crate) several_threads: bool,
     /// Bytes that a lock being made adds to those that are locked.
     about_to_lock: usize,
-    /// When all pages turned out to be shared that could have gone, in nanoseconds.
-    pub(crate) looked_in_vain: u64,
+    /// Pages went since this was last asked that others have still.
+    pub(crate) left_to_others: bool,
+    /// Resident pages that were shared when that was last looked at, and when that was, in nanoseconds.
+    pub(crate) shared: usize,
+    pub(crate) looked: u64,
     /// Addresses of stored pages, one in 32, and how many had been stored then.
     pub(crate) followed: BTreeMap<usize, u64>,
     /// When the fault path last called [`Engine::publish`], in nanoseconds.
@@ -150,11 +156,14 @@ impl Engine {
             capacity: 0,
             known_pages: 0,
             own_bytes,
+            own: Own::default(),
             given_up: false,
             guards: false,
             several_threads: false,
             about_to_lock: 0,
-            looked_in_vain: 0,
+            left_to_others: false,
+            shared: 0,
+            looked: 0,
             followed: BTreeMap::new(),
             published: 0,
             last_error: 0,
@@ -483,13 +492,9 @@ impl Engine {
         self.several_threads = several;
     }
 
-    /// Bytes that are neither pages nor compressed ones.
-    pub(crate) fn own_bytes(&self) -> usize {
-        (self.own_bytes)() + self.store.seal_bytes() as usize
-    }
-
     /// Makes the charge and the counts known.
     pub(crate) fn settle(&mut self) {
+        self.look_at_own_again();
         let charge = self.charge();
         self.account.unshared(self.store.take_unshared());
         self.account.look_at_common(charge);
@@ -522,7 +527,7 @@ impl Engine {
             pool_pages: stored.compressed,
             pool_bytes: stored.pool_bytes,
             file_pages: stored.in_files,
-            own_bytes: (self.own_bytes)() as u64,
+            own_bytes: self.own_bytes() as u64,
             policy_bytes: self.policy.metadata_bytes() as u64,
         }
     }

@@ -19,17 +19,25 @@ impl Engine {
     pub fn before_fork(&mut self) {
         // Nobody would be charged for what one side drops of them.
         self.staging.drop_husks();
+        self.look_at_own();
         // What is shared cannot be given up by one side alone, so room for the child is made before.
         // More than all that is there cannot change sides.
         let changes = (self.account.tree_limit() as usize / CHILD_PART).min(self.resident);
         let for_child = self.own_bytes() / PAGE + MIN_PAGES as usize + changes;
         self.make_room(for_child);
-        self.account.before_fork((self.own_bytes() / PAGE) as u64);
+        let shared = self.shareable();
+        self.account.before_fork((self.own_bytes() / PAGE) as u64, shared);
         self.settle();
         self.store.freeze();
         self.store.share();
         self.staging.share();
         self.guard_all();
+    }
+
+    /// Pages that a child shares. What the agent needs itself is written to on both sides soon.
+    fn shareable(&self) -> u64 {
+        let pool = if self.resident_only { 0 } else { self.store.pool_bytes() as usize / PAGE };
+        (self.resident + self.staging.occupied() + pool) as u64
     }
 
     /// In the parent, after it: the child, or the kernel's error.
@@ -71,10 +79,8 @@ impl Engine {
     pub fn after_fork(&mut self, uffd: Uffd) -> Result<(), &'static str> {
         self.uffd = uffd;
         self.several_threads = false;
-        let pool = self.store.pool_bytes() as usize / PAGE;
-        let shared = self.resident + self.staging.occupied() + if self.resident_only { 0 } else { pool };
-        // What the agent needs itself is written to on both sides soon.
-        self.account.after_fork(shared as u64);
+        let shared = self.shareable();
+        self.account.after_fork(shared);
         self.store.after_fork();
         self.statistics = Statistics::default();
         self.followed.clear();

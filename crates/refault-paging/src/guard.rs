@@ -31,7 +31,10 @@ impl Engine {
                         continue;
                     }
                     if !entry.is_held() {
-                        self.table.guard(page, true);
+                        // In a child most are guarded already, and what is written to the kernel copies.
+                        if !entry.is_guarded() {
+                            self.table.guard(page, true);
+                        }
                         any = true;
                     } else {
                         self.protect(run, address, any);
@@ -144,13 +147,58 @@ impl Engine {
         shared
     }
 
-    /// A page that was guarded is this process's own from now on, or leaves its memory.
-    pub(crate) fn unguard(&mut self, address: usize) {
-        if let Some((page, entry)) = self.table.find(address)
-            && entry.is_guarded()
-        {
+    /// Looks which guarded pages are this process's own by now, and guards those no more. Returns how many are shared still.
+    pub(crate) fn unguard_own(&mut self) -> usize {
+        let pagemap = Pagemap::open();
+        let all: Vec<_> = self.ranges.all().collect();
+        let mut left = 0;
+        for (start, end, _) in all {
+            let mut at = start;
+            while let Some(known) = self.table.next_known(at, end) {
+                let chunk_end = (known + 1).next_multiple_of(CHUNK_PAGES * PAGE).min(end);
+                left += self.unguard_own_of(known, chunk_end, &pagemap);
+                at = chunk_end;
+            }
+        }
+        left
+    }
+
+    /// The same in a part of one chunk.
+    fn unguard_own_of(&mut self, start: usize, end: usize, pagemap: &Pagemap) -> usize {
+        let pages = (end - start) / PAGE;
+        let guarded = (0..pages)
+            .filter(|index| self.is_guarded(start + index * PAGE))
+            .fold(0, |bits, index| bits | 1u64 << index);
+        if guarded == 0 {
+            return 0;
+        }
+        let own = guarded & !pagemap.shared(start, pages);
+        let mut index = 0;
+        while own >> index != 0 {
+            index += (own >> index).trailing_zeros();
+            let run = (own >> index).trailing_ones();
+            let first = start + index as usize * PAGE;
+            for address in (first..first + run as usize * PAGE).step_by(PAGE) {
+                if let Some((page, _)) = self.table.find(address) {
+                    self.table.guard(page, false);
+                }
+            }
+            self.uffd.protect(first, run as usize * PAGE, false);
+            index += run;
+            if index == 64 {
+                break;
+            }
+        }
+        (guarded & !own).count_ones() as usize
+    }
+
+    /// A page that was guarded is this process's own from now on, or leaves its memory. Whether it was.
+    pub(crate) fn unguard(&mut self, address: usize) -> bool {
+        let guarded = self.table.find(address).filter(|(_, entry)| entry.is_guarded());
+        if let Some((page, _)) = guarded {
             self.table.guard(page, false);
             self.account.unshared(1);
         }
+        guarded.is_some()
     }
 }

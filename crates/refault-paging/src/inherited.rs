@@ -49,13 +49,24 @@ pub(crate) struct Inherited {
     given_up: u64,
     /// It has forked itself.
     lends: bool,
+    /// It was never looked at.
+    is_new: bool,
 }
 
 impl Inherited {
     /// At a fork: `pages` are shared with the parent, which has a slot in one of its turns and has given up `gave`
     /// pages so far.
     pub(crate) fn new(pages: i64, lender: (usize, u32), gave: u64) -> Inherited {
-        Inherited { pages, lender, had: pages, gave, looked: sys::now(), pause: MIN_PAUSE, ..Inherited::default() }
+        Inherited {
+            pages,
+            lender,
+            had: pages,
+            gave,
+            looked: sys::now(),
+            pause: MIN_PAUSE,
+            is_new: true,
+            ..Inherited::default()
+        }
     }
 
     /// This process is about to fork.
@@ -75,15 +86,23 @@ impl Inherited {
         self.pages > 0
     }
 
-    /// Looks, now and then, how much is still shared. `all`: what the process has, inherited or not. True if it did.
-    pub(crate) fn look(&mut self, all: i64) -> bool {
+    /// Whether the parent has given up some of it, and who else has that was never looked at: it would be charged whole, and
+    /// others are charged for their part of it already.
+    pub(crate) fn is_without_look(&self, segment: &Shared) -> bool {
+        self.shared == 0 && self.pages > self.held(segment)
+    }
+
+    /// Looks, now and then or `at_once`, how much is still shared. `all`: what the process has, inherited or not. True if it did.
+    pub(crate) fn look(&mut self, all: i64, at_once: bool) -> bool {
         if self.pages == 0 {
             return false;
         }
         let now = sys::now();
-        if now.saturating_sub(self.looked) < self.pause && self.given_up < LOOK_AFTER {
+        let is_due = now.saturating_sub(self.looked) >= self.pause || self.given_up >= LOOK_AFTER;
+        if !(is_due || at_once && self.is_new) {
             return false;
         }
+        self.is_new = false;
         let before = self.pages;
         if let Some(common) = rollup::common() {
             let unmanaged = (common.anonymous - all).max(0);

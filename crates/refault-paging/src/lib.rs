@@ -28,6 +28,7 @@ mod forks;
 mod guard;
 mod inherited;
 pub mod lock;
+mod own;
 mod pagemap;
 mod policies;
 mod process_monitor;

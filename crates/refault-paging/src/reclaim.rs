@@ -36,8 +36,10 @@ const MAX_PARKS: usize = 4;
 /// Pages that stay in memory whatever the budget says: with fewer, every access of a program would fault. Where even
 /// what is compressed does not fit (`--store pool`), the budget is exceeded by them.
 const MIN_RESIDENT: usize = 64;
-/// Nanoseconds after which a process all of whose pages were shared looks for others again.
+/// Nanoseconds after which a process that shares pages looks again which of them are its own by now.
 const LOOK_AGAIN: u64 = 5_000_000;
+/// Nanoseconds between two batches of pages that others have still.
+const LEFT_NAP: u64 = 500_000;
 /// Rounds without progress after which the budget is exceeded.
 const MAX_IDLE_ROUNDS: u32 = 4;
 
@@ -70,6 +72,7 @@ impl Engine {
     /// Sees to it that so many more pages fit, and reserves them. What cannot be had is exceeded.
     pub(crate) fn make_room(&mut self, pages: usize) {
         self.lift_guard_if_alone();
+        self.look_at_own_again();
         let (mut idle, mut naps) = (0, 0);
         while !self.given_up {
             let wanted = self.charge() + pages as u64;
@@ -85,6 +88,9 @@ impl Engine {
                 naps += 1;
             } else if !self.shrink(&mut idle) {
                 break;
+            } else if core::mem::take(&mut self.left_to_others) {
+                // They are asked for it meanwhile: this process is not to give up all that it has before they begin.
+                sys::nap(LEFT_NAP);
             }
         }
         self.account.charge(self.charge() + pages as u64);
@@ -149,6 +155,13 @@ impl Engine {
         (pool * MAX_POOL_SHARE.1 / MAX_POOL_SHARE.0 + fixed) / PAGE as u64 + 2 * MIN_PAGES
     }
 
+    /// Pages that this process can keep in memory now if nothing is compressed: what it may use, less the agent's own, what is
+    /// locked, and what it shares and others are charged for, which is there whatever it does.
+    pub fn can_keep(&self) -> usize {
+        let fixed = (self.own_bytes() + self.ranges.locked_bytes()) / PAGE;
+        (self.account.limit() as usize).saturating_sub(fixed + self.account.lent() as usize)
+    }
+
     fn set_capacity(&mut self, limit: u64) {
         let pages =
             (limit as usize).saturating_sub(self.charge() as usize - self.resident - self.staging.occupied()).max(64);
@@ -202,30 +215,28 @@ impl Engine {
     /// What is shared with a parent or child is no gain as long as that has it too: it goes only when there is nothing
     /// else, and only from the parent, which leaves it to its children.
     fn park(&mut self) -> usize {
-        // Where all that there is was looked at in vain, that is not done again at once.
-        let now = if self.guards { sys::now() } else { 0 };
-        if self.guards && now - self.looked_in_vain < LOOK_AGAIN {
-            return 0;
-        }
         let mut chosen = core::mem::take(&mut self.chosen);
-        let rounds = if self.guards { self.resident / BATCH + 1 } else { 0 };
+        let shared = if self.guards { self.shared_now() } else { 0 };
+        let is_lent = self.guards && self.account.is_lent();
+        // Where nothing is its own, it need not be looked for.
+        let rounds = if shared == 0 || shared >= self.resident { 0 } else { self.resident / BATCH + 1 };
         let mut parked = 0;
         for round in 0..=rounds {
+            if is_lent && shared >= self.resident {
+                break;
+            }
             chosen.clear();
             let goal = self.policy.reclaim_batch().max(BATCH as u32);
             let request = ReclaimRequest { target: 0, goal, incoming: None };
             self.policy.reclaim(&request, &mut crate::policies::Victims { table: &self.table, chosen: &mut chosen });
             self.keep_immovable(&mut chosen);
-            if self.guards && (round < rounds || self.account.is_lent()) {
+            if self.guards && (round < rounds || is_lent) {
                 self.keep_shared(&mut chosen);
             }
             if !chosen.is_empty() {
                 parked = self.park_these(&mut chosen);
                 break;
             }
-        }
-        if parked == 0 && chosen.is_empty() {
-            self.looked_in_vain = now;
         }
         self.chosen = chosen;
         parked
@@ -246,11 +257,20 @@ impl Engine {
         });
     }
 
+    /// Resident pages that a parent or children share, by a look that is not older than [`LOOK_AGAIN`].
+    fn shared_now(&mut self) -> usize {
+        let now = sys::now();
+        if now.saturating_sub(self.looked) >= LOOK_AGAIN {
+            self.shared = self.unguard_own();
+            self.looked = sys::now();
+        }
+        self.shared
+    }
+
     /// Takes what is shared out of what was chosen: it stays.
     fn keep_shared(&mut self, chosen: &mut Vec<(PageId, Shadow)>) {
-        let pagemap = Pagemap::open();
         chosen.retain(|(page, _)| {
-            let shared = self.is_shared(self.table.address(*page), &pagemap);
+            let shared = self.is_guarded(self.table.address(*page));
             if shared {
                 self.stays(*page);
             }
@@ -332,8 +352,12 @@ impl Engine {
 
     fn parks(&mut self, page: PageId, shadow: Shadow) {
         let address = self.table.address(page);
-        self.unguard(address);
+        let is_held_by_others = self.unguard(address);
         let place = self.staging.fill(address);
+        if is_held_by_others {
+            self.left_to_others = true;
+            self.staging.note_held_by_others(place);
+        }
         self.resident -= 1;
         if self.was_never_written(address) && self.is_zeros_still(address, place) {
             self.drop_copy(page);
@@ -390,7 +414,7 @@ impl Engine {
         let mut owners = [0; BATCH];
         let mut done = 0;
         while done < places {
-            let mut many = 0;
+            let (mut many, mut held_by_others) = (0, 0u32);
             let mut kept = None;
             while done + many < places {
                 let place = first + (done + many) as u32;
@@ -407,8 +431,11 @@ impl Engine {
                     None => {}
                 }
                 many += 1;
+                if self.staging.is_held_by_others(place) {
+                    held_by_others |= 1 << (many - 1);
+                }
             }
-            let written = self.store.write(&pages[..many], &owners[..many], &mut self.scratch, &mut slots[..many]);
+            let written = self.write(&pages[..many], &owners[..many], held_by_others, &mut slots[..many]);
             for index in 0..written {
                 self.is_stored(first + (done + index) as u32, owners[index], slots[index]);
             }
@@ -428,6 +455,29 @@ impl Engine {
             }
         }
         done
+    }
+
+    /// Stores pages. Those that others hold still, a bit for each, go to a file if there is one: what they are compressed to
+    /// would be memory beside the one that is no less for it. Returns how many, from the front.
+    fn write(&mut self, pages: &[&Page], owners: &[usize], held_by_others: u32, slots: &mut [Slot]) -> usize {
+        let mut written = 0;
+        while written < pages.len() {
+            let held = held_by_others >> written & 1;
+            let alike = (written..pages.len()).take_while(|index| held_by_others >> index & 1 == held).count();
+            let end = written + alike;
+            let done = match held {
+                1 => self.store.write_beside_memory(&pages[written..end], &mut self.scratch, &mut slots[written..end]),
+                _ => 0,
+            };
+            written += done;
+            let (pages, owners, slots) = (&pages[written..end], &owners[written..end], &mut slots[written..end]);
+            let done = self.store.write(pages, owners, &mut self.scratch, slots);
+            written += done;
+            if written < end {
+                break;
+            }
+        }
+        written
     }
 
     /// The page of a place has a slot now.

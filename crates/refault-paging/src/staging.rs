@@ -17,6 +17,8 @@ use crate::sys;
 
 /// Beside an address, which is that of a page.
 const SHARED: usize = 1;
+/// Beside an address: others have a page with these contents still.
+const HELD_BY_OTHERS: usize = 4;
 /// In place of an address: what is here is nobody's.
 const HUSK: usize = 2;
 
@@ -132,6 +134,16 @@ impl Staging {
         place as u32
     }
 
+    /// The page of a place is a copy of one that others have still.
+    pub fn note_held_by_others(&mut self, place: u32) {
+        self.owners[place as usize] |= HELD_BY_OTHERS;
+    }
+
+    /// Whether others had the page of a place when it came here.
+    pub fn is_held_by_others(&self, place: u32) -> bool {
+        self.owners[place as usize] & HELD_BY_OTHERS != 0
+    }
+
     /// A place was emptied by moving its page away, or its page is not wanted any more. Returns whether it was shared.
     pub fn leave(&mut self, place: u32) -> bool {
         let owner = core::mem::replace(&mut self.owners[place as usize], 0);
@@ -175,7 +187,7 @@ impl Staging {
 
     /// Whose page a place holds; 0: nobody's.
     pub fn owner(&self, place: u32) -> usize {
-        self.owners[place as usize] & !(SHARED | HUSK)
+        self.owners[place as usize] & !(SHARED | HUSK | HELD_BY_OTHERS)
     }
 
     /// The oldest `places` have no memory any more and may be used again. Returns the husks that were among them.

@@ -321,6 +321,27 @@ impl Stores {
         self.write_file(&pages[..run], scratch, &mut slots[..run])
     }
 
+    /// Stores pages where they take no memory. Returns how many, from the front: none if there is no file.
+    pub fn write_beside_memory(&mut self, pages: &[&Page], scratch: &mut Scratch, slots: &mut [Slot]) -> usize {
+        let mut written = 0;
+        while written < pages.len() {
+            if let Some(slot) = refault_store::same_filled::detect(pages[written]) {
+                self.same_filled += 1;
+                slots[written] = slot;
+                written += 1;
+                continue;
+            }
+            let rest = &pages[written..];
+            let run = rest.iter().take_while(|page| refault_store::same_filled::detect(page).is_none()).count();
+            let done = self.write_file(&rest[..run], scratch, &mut slots[written..written + run]);
+            written += done;
+            if done < run {
+                break;
+            }
+        }
+        written
+    }
+
     fn write_file(&mut self, pages: &[&Page], scratch: &mut Scratch, slots: &mut [Slot]) -> usize {
         let Some(number) = self.current() else { return 0 };
         let file = self.files[number].as_mut().expect("invariant: the current file is there");
@@ -394,6 +415,8 @@ impl Stores {
                     holders.moved(address, Holder::Copy, None);
                     self.pool.release(slot);
                 }
+                // What it is compressed to now would stay beside what it would become.
+                Holder::Page if self.pool.lies_shared(slot) => self.dense.push_back((owner, slot)),
                 Holder::Page if self.pool.read(slot, &mut buffer[0], scratch).is_ok() => {
                     let len = self.pool.object_len(slot).unwrap_or(usize::MAX);
                     let denser = match squeeze(&buffer[0], Codec::Zstd, scratch) {
@@ -563,7 +586,10 @@ impl Stores {
 
     /// Right before a fork: from now on nothing is written to the files there are.
     pub fn freeze(&mut self) {
-        self.files.iter_mut().flatten().filter(|file| file.pages > 0).for_each(|file| file.frozen = true);
+        for file in self.files.iter_mut().flatten().filter(|file| file.pages > 0) {
+            file.frozen = true;
+            file.store.finish_writing();
+        }
     }
 
     /// In a forked child: the file that was not frozen is the parent's alone.

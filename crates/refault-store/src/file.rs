@@ -121,7 +121,7 @@ impl FileStore {
         Ok(FileStore {
             device,
             slots: Mutex::new(Slots { taken, free: slot_count, next: 0, fresh: 0 }),
-            staging: Mutex::new(Staging { pages: vec![Page::ZERO; BATCH], numbers: Vec::with_capacity(BATCH) }),
+            staging: Mutex::new(Staging { pages: Vec::new(), numbers: Vec::new() }),
             seals,
             slot_count,
             cipher,
@@ -135,6 +135,12 @@ impl FileStore {
     pub fn describe(&self) -> String {
         let sealed = if self.cipher.is_some() { "AES-256-GCM" } else { "checksums" };
         format!("{}, {sealed}", self.device.describe())
+    }
+
+    /// Nothing is written any more: gives back what only writes need.
+    pub fn finish_writing(&self) {
+        let mut staging = self.staging.lock().expect("invariant: nothing panics under this lock");
+        (staging.pages, staging.numbers) = (Vec::new(), Vec::new());
     }
 
     /// Bytes of memory that the seals take.
@@ -343,6 +349,9 @@ impl Store for FileStore {
         for (pages, slots) in pages.chunks(BATCH).zip(slots.chunks_mut(BATCH)) {
             self.take(pages.len(), numbers);
             let taken = numbers.len();
+            if staged.len() < taken {
+                staged.resize(taken, Page::ZERO);
+            }
             for ((page, number), staged) in pages.iter().zip(numbers.iter()).zip(staged.iter_mut()) {
                 self.seal_page(*number, page, staged);
             }

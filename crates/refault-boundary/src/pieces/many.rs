@@ -35,7 +35,7 @@ pub(super) fn send(thread: &mut Thread, context: &mut Context, arguments: [usize
         let large = large_message(thread, descriptor, at(sent), flags, most).filter(|_| kind == Kind::Stream);
         let (result, wanted) = if let Some((message, wanted)) = large {
             let so_far = Progress { before: sent, length_at: at(sent) + HEADER, ..Progress::default() };
-            let bytes = super::send(thread, context, &message, Way { opened, most, done: 0 }, so_far);
+            let bytes = super::send(thread, context, &message, Way { opened, done: 0 }, so_far);
             if is_forbidden(bytes) && sent == 0 {
                 return None;
             }

@@ -8,7 +8,7 @@
 //! Invariant: a byte is moved once; a call that would say less alone (what there is to read, what a pipe has room for)
 //! says it here.
 
-use super::{Kind, MSG_WAITALL, Progress, Way, bytes_taken, make_all, make_piece, most_held, opened, take};
+use super::{Kind, MSG_WAITALL, Progress, Way, bytes_taken, make_all, make_piece, opened, take};
 use super::{PREAD, PREADV, PREADV2, PWRITE, PWRITEV, PWRITEV2, READ, READV, RECVFROM, RECVMSG};
 use super::{SENDMSG, SENDTO, WRITE, WRITEV};
 use crate::entry;
@@ -40,7 +40,7 @@ pub(crate) fn go_on(
     if done >= bytes_taken(thread) {
         return done;
     }
-    let way = Way { opened: opened(message.descriptor), most: most_held(), done };
+    let way = Way { opened: opened(message.descriptor), done };
     let goes_on = match way.opened.kind {
         // No signal ends these.
         Kind::File | Kind::Whole => false,

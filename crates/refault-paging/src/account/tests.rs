@@ -74,7 +74,7 @@ fn what_a_child_inherited_is_its_own_once_the_parent_has_given_it_up() {
     assert!(parent.reserve(1000));
     // As a fork leaves it: a copy.
     parent.unshared(50);
-    parent.before_fork(0);
+    parent.before_fork(0, 0);
     assert!(parent.has_relatives(), "the child that is about to be");
     let mut child = Account { shared, ..parent };
     child.after_fork(1000);
@@ -106,7 +106,7 @@ fn family(shared: &'static Shared, children: u32) -> (Account, Vec<Account>) {
     assert!(parent.reserve(1000));
     let children = (0..children)
         .map(|_| {
-            parent.before_fork(0);
+            parent.before_fork(0, 0);
             let mut child = Account { shared, ..parent };
             child.after_fork(1000);
             parent.has_forked(sys::process_id());
@@ -127,7 +127,7 @@ fn what_a_parent_gives_up_its_children_are_charged_for_together() {
     assert_eq!(shared.total.load(Ordering::Relaxed), 1000);
     assert!(!parent.has_relatives());
     // A fork that fails leaves nobody.
-    parent.before_fork(0);
+    parent.before_fork(0, 0);
     parent.has_forked(-11);
     assert!(!parent.has_relatives());
 }
@@ -138,7 +138,7 @@ fn what_is_reserved_for_a_child_nobody_takes_before_it_runs() {
     let shared = segment(4000);
     let (mut parent, mut other) = (joined(shared), joined(shared));
     assert!(parent.reserve(1000 + 100));
-    parent.before_fork(100);
+    parent.before_fork(100, 0);
     assert!(parent.reserve(1000));
     assert!(other.reserve(without_slack(4000) - 1100) && !other.reserve(without_slack(4000) - 1000));
     let mut child = Account { shared, ..parent };
@@ -150,7 +150,7 @@ fn what_is_reserved_for_a_child_nobody_takes_before_it_runs() {
     child.leave(&Statistics::default());
     // Of a child that does not come to be all is free again.
     assert!(parent.reserve(1100));
-    parent.before_fork(100);
+    parent.before_fork(100, 0);
     parent.has_forked(-11);
     assert!(parent.reserve(1000));
     assert_eq!(shared.total.load(Ordering::Relaxed), without_slack(4000) as i64 - 100);
