@@ -157,8 +157,10 @@ fn children_that_are_about_to_become_programs_are_not_named() {
         return;
     }
     let program = Program::new(include_str!("c/lives_shortly.c"));
-    let said = program.comes_through_with("40M", &[], &["300"]);
-    assert!(!said.contains("not managed"), "{said}");
+    for arguments in [&["300"][..], &["4", "200000"]] {
+        let said = program.comes_through_with("40M", &[], arguments);
+        assert!(!said.contains("not managed"), "{arguments:?} {said}");
+    }
 }
 
 /// The emulator is managed, and with it what it emulates; there is no userfaultfd in what it emulates.

@@ -47,6 +47,7 @@ pub mod nr {
     pub const CLOCK_GETTIME: usize = 228;
     pub const EXIT_GROUP: usize = 231;
     pub const DUP3: usize = 292;
+    pub const KCMP: usize = 312;
     pub const USERFAULTFD: usize = 323;
     pub const PROCESS_MADVISE: usize = 440;
 }
@@ -156,6 +157,14 @@ pub fn time_run(process: i32) -> Option<u64> {
         call(nr::CLOCK_GETTIME, [(!process << 3 | SCHEDULED) as usize, time.as_mut_ptr() as usize, 0, 0, 0, 0])
     };
     (answer == 0).then(|| time[0] * 1_000_000_000 + time[1])
+}
+
+/// Whether two processes have the same memory, as a child of `vfork` and its parent have until the child executes a program.
+/// False too where the kernel does not say: it is built without `kcmp`, or the caller may not look into them.
+pub fn shares_memory(process: i32, other: i32) -> bool {
+    const KCMP_VM: usize = 1;
+    // SAFETY: it compares, and touches no memory.
+    unsafe { call(nr::KCMP, [process as usize, other as usize, KCMP_VM, 0, 0, 0]) == 0 }
 }
 
 /// Waits so many nanoseconds, or less if a signal comes.

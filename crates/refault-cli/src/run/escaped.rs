@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use refault_lab::size::bytes_text;
+use refault_paging::sys::shares_memory;
 use refault_paging::tree::{is_elsewhere, number_elsewhere};
 use refault_paging::{PAGE, Shared};
 use serde::{Deserialize, Serialize};
@@ -143,6 +144,8 @@ impl State {
             match counted {
                 // Which of them is which is not known here.
                 None if !is_here => elsewhere = Some(elsewhere.unwrap_or(0) + anonymous),
+                // Until it executes a program.
+                None if parent(status).is_some_and(|parent| shares_memory(*process, parent)) => {}
                 None => {
                     let is_new = known.insert(*process) && !self.known.contains(process);
                     let is_large = anonymous > limit / PART;
@@ -302,6 +305,11 @@ fn bytes_of(text: &str, key: &str) -> Option<u64> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
+/// A process's parent, by its `status`.
+fn parent(status: &str) -> Option<i32> {
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+}
+
 /// Anonymous and shared bytes that a process has resident, by its `status`.
 fn resident(status: &str) -> Option<(u64, u64)> {
     Some((bytes_of(status, "RssAnon")?, bytes_of(status, "RssShmem")?))
@@ -356,6 +364,11 @@ mod tests {
         for tree in [tree(me), tree_of_all(me)] {
             assert!(tree.contains(&me) && tree.contains(&(child.id() as i32)) && !tree.contains(&1));
         }
+        assert_eq!(
+            parent(&std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it is there")),
+            Some(me)
+        );
+        assert!(!shares_memory(child.id() as i32, me));
         let _ = (child.kill(), child.wait());
         assert!(own_bytes() > touched.len() as u64);
     }

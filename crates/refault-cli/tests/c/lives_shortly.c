@@ -1,5 +1,5 @@
 /* Writes to 24 MiB, sleeps for a quarter of a second and prints "done". With an argument it has "true" executed so many times
- * beside that, by children that share its memory until then. */
+ * beside that, by children that share its memory until then; with a second one so many microseconds later. */
 #include "program.h"
 #include <spawn.h>
 
@@ -11,7 +11,15 @@ int main(int count, char **arguments) {
     for (int left = count > 1 ? atoi(arguments[1]) : 0; left > 0; left--) {
         pid_t child;
         char *words[] = {"true", 0};
-        CHECK(!posix_spawnp(&child, "true", 0, 0, words, environ));
+        if (count > 2) {
+            child = vfork();
+            if (!child) {
+                usleep(atoi(arguments[2]));
+                execvp("true", words);
+                _exit(1);
+            }
+        } else
+            CHECK(!posix_spawnp(&child, "true", 0, 0, words, environ));
         CHECK(waitpid(child, 0, 0) == child);
     }
     usleep(250000);
