@@ -69,13 +69,14 @@ struct Held {
     status: Vec<String>,
 }
 
-/// KiB that are resident and that are mapped.
+/// KiB that are resident of what is the process's own, and that are mapped. How much of its files the kernel keeps mapped is no
+/// matter of what it leaves: that differed by up to 816 KiB.
 fn sizes(status: &str) -> (u64, u64) {
     let field = |name: &str| {
         let line = status.lines().find(|line| line.starts_with(name)).expect("the kernel says");
         line.split_whitespace().nth(1).expect("a number").parse().expect("a number")
     };
-    (field("VmRSS:"), field("VmSize:"))
+    (field("RssAnon:") + field("RssShmem:"), field("VmSize:"))
 }
 
 impl Held {
