@@ -38,8 +38,7 @@ const MAX_IN_ORDER: usize = 1024;
 const FRAMES_PER_PAGE_OF_TWO: u64 = 12;
 
 /// Of pages that wait for their readers (those of all files are counted), one per so many frames at most may be lost for one
-/// halving of windows. In
-/// memory of 256 MiB that is a window of 2 MiB; where memory is small, what is lost weighs more, and windows give way at once.
+/// halving of windows. In memory of 256 MiB that is a window of 2 MiB; where memory is small, what is lost weighs more, and windows give way at once.
 const FRAMES_PER_EXCUSED: usize = 128;
 
 /// Pages that one of the kernel's reads takes at most (`IOV_MAX`).

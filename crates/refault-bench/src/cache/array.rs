@@ -1,6 +1,6 @@
 //! The floor of what a hit can cost: the same reads from an array.
 
-use super::load::{Figures, LoadArgs, PAGE, Served, measure, page_number};
+use super::load::{Figures, LoadArgs, PAGE, Served, measure, number_of};
 use refault_console::Failure;
 
 /// Bytes of a huge page.
@@ -30,23 +30,7 @@ impl Array {
 impl Served for Array {
     fn read(&self, buffer: &mut [u8], offset: u64) -> Result<u64, Failure> {
         let page = &self.bytes[self.begin + offset as usize..][..PAGE];
-        if !self.copies {
-            return Ok(page_number(page));
-        }
-        buffer.copy_from_slice(page);
-        Ok(page_number(buffer))
-    }
-
-    fn write(&self, _: &[u8], _: u64) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    fn sync(&self) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    fn counts(&self) -> (u64, Option<u64>) {
-        (0, None)
+        Ok(number_of(page, buffer, self.copies))
     }
 }
 

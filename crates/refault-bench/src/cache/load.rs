@@ -66,7 +66,7 @@ impl Pattern {
         match self {
             Pattern::Zipf | Pattern::Uniform => &[2],
             Pattern::Mixed => &[1],
-            _ => &[1, 2],
+            Pattern::Scan | Pattern::Hits | Pattern::Pinned | Pattern::SkewedHits | Pattern::SkewedPinned => &[1, 2],
         }
     }
 
@@ -140,12 +140,27 @@ pub struct Figures {
 pub trait Served: Sync {
     /// Reads a page, with the help of a buffer or not, and returns the number that it begins with.
     fn read(&self, buffer: &mut [u8], offset: u64) -> Result<u64, Failure>;
-    /// Writes a page.
-    fn write(&self, bytes: &[u8], offset: u64) -> Result<(), Failure>;
+    /// Writes a page. What serves hits alone is never asked to.
+    fn write(&self, _bytes: &[u8], _offset: u64) -> Result<(), Failure> {
+        unreachable!("invariant: hits are reads")
+    }
     /// Makes durable what was written.
-    fn sync(&self) -> Result<(), Failure>;
-    /// Pages read from the file so far; and reactivated, where there is such a thing.
-    fn counts(&self) -> (u64, Option<u64>);
+    fn sync(&self) -> Result<(), Failure> {
+        unreachable!("invariant: hits are reads")
+    }
+    /// Pages read from the file so far; and reactivated, where there is such a thing. None, where there is no file.
+    fn counts(&self) -> (u64, Option<u64>) {
+        (0, None)
+    }
+}
+
+/// The number that a page in memory begins with, once it is copied into the buffer, or as it is seen.
+pub fn number_of(page: &[u8], buffer: &mut [u8], copies: bool) -> u64 {
+    if !copies {
+        return page_number(page);
+    }
+    buffer.copy_from_slice(page);
+    page_number(buffer)
 }
 
 /// The number that a page begins with.
@@ -224,8 +239,8 @@ fn work(
             Pattern::Zipf | Pattern::Mixed => random.zipf_of(pages, EXPONENT) * step % pages,
             Pattern::Uniform => random.below(pages),
             // Once in order, so that all are there.
-            _ if !drawn.is_empty() && operations >= pages as u64 => drawn[operations as usize % DRAWN_HITS] as usize,
-            _ => next,
+            pattern if pattern.hits() && operations >= pages as u64 => drawn[operations as usize % DRAWN_HITS] as usize,
+            Pattern::Scan | Pattern::Hits | Pattern::Pinned | Pattern::SkewedHits | Pattern::SkewedPinned => next,
         };
         let offset = (page * PAGE) as u64;
         if args.pattern == Pattern::Mixed && random.below(10) < 3 {

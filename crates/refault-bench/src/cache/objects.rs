@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use quick_cache::sync::Cache;
 
-use super::load::{Figures, LoadArgs, PAGE, Served, measure, page_number};
+use super::load::{Figures, LoadArgs, PAGE, Served, measure, number_of};
 use refault_console::Failure;
 
 struct Objects {
@@ -35,23 +35,7 @@ impl Served for Objects {
         let Some(page) = self.pages.get(&number) else {
             return Err(Failure::failed("quick_cache", "its memory", format!("page {number} is not there")));
         };
-        if !self.copies {
-            return Ok(page_number(&page[..]));
-        }
-        buffer.copy_from_slice(&page[..]);
-        Ok(page_number(buffer))
-    }
-
-    fn write(&self, _: &[u8], _: u64) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    fn sync(&self) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    fn counts(&self) -> (u64, Option<u64>) {
-        (0, None)
+        Ok(number_of(&page[..], buffer, self.copies))
     }
 }
 
