@@ -48,6 +48,7 @@ use crate::stores::Stores;
 use crate::streams::Streams;
 use crate::table::{State, Table};
 use crate::uffd::Uffd;
+use crate::way_back::WayBack;
 use crate::{PAGE, sys};
 
 /// Pages that are brought in at once at most.
@@ -108,6 +109,9 @@ pub struct Engine {
     pub(crate) guards: bool,
     /// See [`Engine::threads`].
     pub(crate) several_threads: bool,
+    pub(crate) way_back: WayBack,
+    /// See [`Engine::make_spare`].
+    pub(crate) keeps_spares: bool,
     /// Bytes that a lock being made adds to those that are locked.
     about_to_lock: usize,
     /// Pages went since this was last asked that others have still.
@@ -160,6 +164,8 @@ impl Engine {
             given_up: false,
             guards: false,
             several_threads: false,
+            way_back: WayBack::default(),
+            keeps_spares: false,
             about_to_lock: 0,
             left_to_others: false,
             shared: 0,
@@ -486,8 +492,8 @@ impl Engine {
         (self.resident + self.staging.occupied() + own / PAGE) as u64
     }
 
-    /// Whether the program has several threads. What is parked is then copied back instead of moved: that needs no word
-    /// to the other processors, which costs more than a copy where they are in the program too.
+    /// Whether the program has several threads. Pages may then be copied back instead of moved: that needs no word to the
+    /// other processors, which costs more than a copy where they are in the program too.
     pub fn threads(&mut self, several: bool) {
         self.several_threads = several;
     }

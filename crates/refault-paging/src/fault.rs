@@ -24,6 +24,9 @@ const MAX_HUSKS: usize = 1024;
 /// Times that memory for a page is waited for.
 const PATIENCE: u32 = 1000;
 
+/// Brings the page of an address back from a place. False if that is not possible.
+type OneBack = fn(&mut Engine, usize, u32) -> bool;
+
 /// What [`Engine::hold`] has found.
 struct Held {
     whole: bool,
@@ -236,7 +239,7 @@ impl Engine {
     fn rescue(&mut self, address: usize, place: u32) -> Outcome {
         let (first, pages) = self.window(address, |_, state| matches!(state, State::Parked(_)));
         let lowest = match self.table.state(first) {
-            State::Parked(lowest) if self.is_parked_run(first, lowest, pages) => lowest,
+            State::Parked(lowest) if pages > 1 && self.is_parked_run(first, lowest, pages) => lowest,
             _ => return self.rescue_one(address, place),
         };
         let moved = self.bring_back(first, lowest, pages);
@@ -254,8 +257,10 @@ impl Engine {
 
     fn rescue_one(&mut self, address: usize, place: u32) -> Outcome {
         // Its mapping may have changed so that pages cannot be moved into it, or there is no memory for a copy.
-        let way = if self.several_threads { Engine::copy_back } else { Engine::move_back };
-        let other = if self.several_threads { Engine::move_back } else { Engine::copy_back };
+        let (way, other): (OneBack, OneBack) = match !self.several_threads || self.way_back.next_is_moved() {
+            true => (Engine::move_back, Engine::copy_back),
+            false => (Engine::copy_back, Engine::move_back),
+        };
         if !way(self, address, place) && !other(self, address, place) {
             return Outcome::Lost;
         }
@@ -265,16 +270,17 @@ impl Engine {
 
     /// Brings pages back from neighbouring places. Returns how many.
     fn bring_back(&mut self, first: usize, lowest: u32, pages: usize) -> usize {
-        if self.several_threads {
-            return (0..pages).take_while(|i| self.copy_back(first + i * PAGE, lowest + *i as u32)).count();
+        if self.is_moving_cheaper() {
+            return self.move_run_back(first, lowest, pages);
         }
-        self.move_run_back(first, lowest, pages)
+        (0..pages).take_while(|i| self.copy_back(first + i * PAGE, lowest + *i as u32)).count()
     }
 
     /// Moves pages back from neighbouring places. Returns how many.
     fn move_run_back(&mut self, first: usize, lowest: u32, pages: usize) -> usize {
+        let from = self.staging.address(lowest);
         // SAFETY: the pages were moved here from `first` on, which are missing since.
-        let moved = unsafe { self.uffd.relocate(first, self.staging.address(lowest), pages * PAGE) };
+        let moved = self.timed(true, pages, |engine| unsafe { engine.uffd.relocate(first, from, pages * PAGE) });
         let moved = if moved > 0 { moved as usize / PAGE } else { 0 };
         for index in 0..moved {
             let shared = self.staging.leave(lowest + index as u32);
@@ -290,8 +296,9 @@ impl Engine {
 
     /// Copies a page back, which leaves a husk. False if that is not possible, which is noted.
     fn copy_back(&mut self, address: usize, place: u32) -> bool {
+        let from = self.staging.address(place) as *const u8;
         // SAFETY: the place holds a page.
-        let copied = unsafe { self.uffd.copy(address, self.staging.address(place) as *const u8, PAGE) };
+        let copied = self.timed(false, 1, |engine| unsafe { engine.uffd.copy(address, from, PAGE) });
         if copied < 0 && copied != EEXIST {
             self.last_error = copied;
             return false;
@@ -315,6 +322,12 @@ impl Engine {
 
     fn read_back(&mut self, address: usize) -> Outcome {
         let (mut first, mut pages) = self.window(address, |_, state| matches!(state, State::Stored(_)));
+        if pages == 1
+            && let Some(place) = self.make_spare()
+            && self.read_into_spare(address, place)
+        {
+            return Outcome::Served;
+        }
         self.make_room(pages);
         // What making room has stored meanwhile is stored all the same.
         let mut filled = self.read_stored(first, pages);
@@ -354,9 +367,13 @@ impl Engine {
         Outcome::Served
     }
 
+    pub(crate) fn is_mostly_compressed(&self, more: usize) -> bool {
+        (self.resident + more) * COPY_SHARE < self.store.compressed() as usize
+    }
+
     /// Pages that were stored are in memory again, as they are in the buffer from `from` on.
     fn stored_is_resident(&mut self, first: usize, from: usize, pages: usize) {
-        let mostly_compressed = (self.resident + pages) * COPY_SHARE < self.store.compressed() as usize;
+        let mostly_compressed = self.is_mostly_compressed(pages);
         for index in 0..pages {
             let (page, entry) = self.table.find(first + index * PAGE).expect("invariant: a stored page is known");
             if let State::Stored(slot) = entry.state() {
@@ -412,7 +429,7 @@ impl Engine {
         }
     }
 
-    fn came_back(&mut self, address: usize) {
+    pub(crate) fn came_back(&mut self, address: usize) {
         if !self.followed.is_empty()
             && let Some(then) = self.followed.remove(&address)
         {

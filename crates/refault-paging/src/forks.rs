@@ -19,6 +19,7 @@ impl Engine {
     pub fn before_fork(&mut self) {
         // Nobody would be charged for what one side drops of them.
         self.staging.drop_husks();
+        self.staging.drop_spares();
         self.look_at_own();
         // What is shared cannot be given up by one side alone, so room for the child is made before.
         // More than all that is there cannot change sides.

@@ -37,6 +37,7 @@ mod reclaim;
 mod rollup;
 mod segment;
 pub mod share;
+mod spare;
 mod staging;
 pub mod stores;
 mod streams;
@@ -47,6 +48,7 @@ pub mod tree;
 pub mod uffd;
 mod unwritten;
 pub mod vmas;
+mod way_back;
 
 pub use account::{Account, MIN_PROGRAM_BYTES};
 pub use engine::{Engine, EngineOptions, Outcome};

@@ -18,7 +18,7 @@ use crate::uffd::EBUSY;
 use crate::{PAGE, sys};
 
 /// Pages that are stored at once.
-const BATCH: usize = 32;
+pub(crate) const BATCH: usize = 32;
 /// Compressed pages take at most this part of the budget. Where accesses are uniform it pays to compress whatever
 /// compresses to less than 7/8 before anything goes to the file, because the file is seven times slower; the rest is
 /// for what is not uniform.
@@ -113,8 +113,12 @@ impl Engine {
     }
 
     /// One step towards using less. False: it is of no use to go on.
-    fn shrink(&mut self, idle: &mut u32) -> bool {
+    pub(crate) fn shrink(&mut self, idle: &mut u32) -> bool {
         self.set_capacity(self.account.limit());
+        if self.staging.drop_spares() > 0 {
+            self.account.lower(self.charge());
+            return true;
+        }
         // Where what is resident cannot go, all that is compressed has to.
         let shrinks = self.demote()
             || (self.resident + self.staging.occupied() > MIN_RESIDENT && self.reclaim() > 0)
@@ -378,11 +382,10 @@ impl Engine {
         self.look_later(self.table.address(page));
     }
 
-    /// Stores what was parked longest and gives its memory back. Returns the pages of memory that this is.
+    /// Stores what was parked longest and gives its memory back, or keeps it spare. Returns the pages of memory that this is.
     pub(crate) fn store_oldest(&mut self) -> usize {
         let (first, places) = self.staging.oldest(BATCH);
         let mut emptied = 0;
-        let mut stored = 0;
         while emptied < places {
             let run = (first + emptied as u32..first + places as u32)
                 .take_while(|place| self.staging.owner(*place) != 0)
@@ -393,17 +396,11 @@ impl Engine {
             }
             let done = self.store_run(first + emptied as u32, run);
             emptied += done;
-            stored += done;
             if done < run {
                 break;
             }
         }
-        if emptied > 0 {
-            // SAFETY: the pages of these places are stored, or were moved or copied away.
-            unsafe { sys::discard(self.staging.address(first), emptied * PAGE) };
-            stored += self.staging.take_back(emptied);
-        }
-        stored
+        if emptied == 0 { 0 } else { self.staging.take_back(emptied, self.keeps_spares) }
     }
 
     /// Stores the pages of neighbouring places; those that still are as they came back need not be. Returns how many,
@@ -484,7 +481,7 @@ impl Engine {
     fn is_stored(&mut self, place: u32, owner: usize, slot: Slot) {
         let (page, entry) = self.table.find(owner).expect("invariant: a parked page is known");
         self.table.set(page, State::Stored(slot), entry.shadow());
-        let shared = self.staging.leave(place);
+        let shared = self.staging.leave_spare(place);
         self.account.unshared(u64::from(shared));
         self.statistics.stored += 1;
         self.went(owner);

@@ -5,7 +5,8 @@
 //! of the pages at the eviction end, and a page is compressed while nobody can write to it.
 //!
 //! A page that was copied back instead leaves a *husk*, whose memory goes with the places around it, or with all others
-//! once they are many.
+//! once they are many. A place whose page was stored may keep its memory as a *spare* one, which the next page that is read
+//! back is filled into and moved away with: that spares the kernel giving a page back and finding another.
 //!
 //! Invariants: places are used in a ring, first in, first out; a place holds one page, a husk or nothing. Cost: 8 bytes
 //! per place.
@@ -22,6 +23,9 @@ const HELD_BY_OTHERS: usize = 4;
 /// In place of an address: what is here is nobody's.
 const HUSK: usize = 2;
 
+/// In place of an address: memory that the next page may be read into.
+const SPARE: usize = 8;
+
 /// Entries of the list of husks that are not worth looking through.
 const MIN_TIDIED: usize = 256;
 
@@ -30,9 +34,13 @@ pub struct Staging {
     base: usize,
     /// Addresses whose pages are here, with [`SHARED`] if a fork has shared the page; [`HUSK`]; 0: nothing.
     owners: Vec<usize>,
-    /// Places ever given out, and ever taken back.
+    /// Places ever given out, and ever emptied.
     head: usize,
     tail: usize,
+    /// Places ever taken back: from here to `tail` are spare ones and such that have no memory.
+    gone: usize,
+    /// Places that are spare.
+    spares: Vec<u32>,
     live: usize,
     husks: usize,
     /// Places that were left as husks, all that are among them.
@@ -51,6 +59,8 @@ impl Staging {
             owners: vec![0; places],
             head: 0,
             tail: 0,
+            gone: 0,
+            spares: Vec::new(),
             live: 0,
             husks: 0,
             husk_places: Vec::new(),
@@ -67,9 +77,46 @@ impl Staging {
         self.live
     }
 
-    /// Pages of memory here: of what is parked, and husks.
+    /// Pages of memory here: of what is parked, husks, and spare ones.
     pub fn occupied(&self) -> usize {
-        self.live + self.husks
+        self.live + self.husks + self.spares.len()
+    }
+
+    /// Spare places.
+    #[cfg(test)]
+    pub fn spares(&self) -> usize {
+        self.spares.len()
+    }
+
+    /// A place whose memory a page may be read into, if there is one.
+    pub fn spare(&self) -> Option<u32> {
+        self.spares.last().copied()
+    }
+
+    /// A spare place was emptied by moving its memory away.
+    pub fn spend(&mut self, place: u32) {
+        debug_assert_eq!((self.spares.last(), self.owners[place as usize]), (Some(&place), SPARE));
+        self.spares.pop();
+        self.owners[place as usize] = 0;
+        if self.spares.is_empty() {
+            self.gone = self.tail;
+        }
+    }
+
+    /// Gives the memory of all spare places back. Returns how many there were.
+    pub fn drop_spares(&mut self) -> usize {
+        let places = self.owners.len();
+        while self.gone < self.tail {
+            let at = self.gone % places;
+            let many = (self.tail - self.gone).min(places - at);
+            // SAFETY: nothing that anybody wants lies there.
+            unsafe { sys::discard(self.address(at as u32), many * PAGE) };
+            self.owners[at..at + many].fill(0);
+            self.gone += many;
+        }
+        let dropped = self.spares.len();
+        self.spares.clear();
+        dropped
     }
 
     /// Husks among them.
@@ -116,7 +163,7 @@ impl Staging {
     /// Neighbouring places that can be filled now, at most `wanted`: the first, and how many.
     pub fn room(&self, wanted: usize) -> (u32, usize) {
         let at = self.head % self.owners.len();
-        let free = self.owners.len() - (self.head - self.tail);
+        let free = self.owners.len() - (self.head - self.gone);
         (at as u32, wanted.min(free).min(self.owners.len() - at))
     }
 
@@ -168,6 +215,7 @@ impl Staging {
     /// A fork shares all pages that are here.
     pub fn share(&mut self) {
         let places = self.owners.len();
+        debug_assert!(self.spares.is_empty(), "a fork shares no memory that is nobody's");
         for place in (self.tail..self.head).map(|index| index % places) {
             self.owners[place] |= if matches!(self.owners[place], 0 | HUSK) { 0 } else { SHARED };
         }
@@ -187,20 +235,36 @@ impl Staging {
 
     /// Whose page a place holds; 0: nobody's.
     pub fn owner(&self, place: u32) -> usize {
-        self.owners[place as usize] & !(SHARED | HUSK | HELD_BY_OTHERS)
+        self.owners[place as usize] & !(SHARED | HUSK | HELD_BY_OTHERS | SPARE)
     }
 
-    /// The oldest `places` have no memory any more and may be used again. Returns the husks that were among them.
-    pub fn take_back(&mut self, places: usize) -> usize {
+    /// A place's page was stored: its memory may be used for another. Returns whether the page was shared.
+    pub fn leave_spare(&mut self, place: u32) -> bool {
+        let shared = self.leave(place);
+        self.owners[place as usize] = SPARE;
+        shared
+    }
+
+    /// The oldest `places` have no page any more. Their memory is given back, or (`keep`) is spare from now on as far as
+    /// there is any. Returns the pages of memory that nobody needs any more.
+    pub fn take_back(&mut self, places: usize, keep: bool) -> usize {
         let at = self.tail % self.owners.len();
-        let mut husks = 0;
-        for owner in &mut self.owners[at..at + places] {
-            debug_assert!(matches!(*owner, 0 | HUSK));
-            husks += usize::from(core::mem::take(owner) == HUSK);
+        let mut unused = 0;
+        for place in at..at + places {
+            let owner = self.owners[place];
+            debug_assert!(matches!(owner, 0 | HUSK | SPARE));
+            self.husks -= usize::from(owner == HUSK);
+            if owner != 0 {
+                unused += 1;
+                self.owners[place] = SPARE;
+                self.spares.push(place as u32);
+            }
         }
         self.tail += places;
-        self.husks -= husks;
-        husks
+        if !keep || self.spares.is_empty() {
+            self.drop_spares();
+        }
+        unused
     }
 }
 
@@ -219,13 +283,41 @@ mod tests {
         // Neither is anybody's, and a later fork shares nobody's page.
         staging.share();
         assert_eq!(places.map(|place| staging.owner(place)), [0, 0, 3 * PAGE]);
-        assert_eq!(staging.take_back(2), 1);
+        assert_eq!(staging.take_back(2, false), 1);
         assert_eq!((staging.live(), staging.occupied()), (1, 1));
         assert_eq!(staging.room(4), (3, 1));
         assert_eq!(staging.oldest(4), (2, 1));
         staging.leave_husk(places[2]);
         staging.drop_husks();
-        assert_eq!((staging.occupied(), staging.take_back(1)), (0, 0));
+        assert_eq!((staging.occupied(), staging.take_back(1, false)), (0, 0));
+    }
+
+    #[test]
+    fn what_is_stored_leaves_spare_memory_until_it_is_spent_or_dropped() {
+        let mut staging = Staging::new(4).expect("addresses");
+        let mut places = [1, 2, 3].map(|page| staging.fill(page * PAGE));
+        // The second was moved back, so it has no memory.
+        staging.leave_spare(places[0]);
+        staging.leave(places[1]);
+        staging.leave_spare(places[2]);
+        assert_eq!(staging.take_back(3, true), 2);
+        assert_eq!((staging.live(), staging.occupied(), staging.owner(places[0])), (0, 2, 0));
+        // Their places are not free, nor are those between.
+        assert_eq!(staging.room(4), (3, 1));
+        staging.spend(staging.spare().expect("one"));
+        assert_eq!((staging.occupied(), staging.room(4)), (1, (3, 1)));
+        staging.spend(staging.spare().expect("one"));
+        assert_eq!((staging.occupied(), staging.spare()), (0, None));
+        // The ring goes on where it was, around its end.
+        places = [4, 5, 6].map(|page| staging.fill(page * PAGE));
+        assert_eq!(places, [3, 0, 1]);
+        places.iter().for_each(|place| drop(staging.leave_spare(*place)));
+        assert_eq!((staging.take_back(1, true), staging.take_back(2, true), staging.occupied()), (1, 2, 3));
+        assert_eq!((staging.drop_spares(), staging.occupied(), staging.room(4)), (3, 0, (2, 2)));
+        // Nothing is spare of places that have no memory.
+        let place = staging.fill(7 * PAGE);
+        staging.leave(place);
+        assert_eq!((staging.take_back(1, true), staging.room(4)), (0, (3, 1)));
     }
 
     #[test]

@@ -1,0 +1,110 @@
+//! How pages come back in a program of several threads: moved, or copied.
+//!
+//! To move a page within a process is to tell every processor that is in the process. That costs little while the other
+//! threads sleep, and more than a copy while they run, which nobody tells. So both are timed, and now and then the one
+//! that seems dearer is tried.
+//!
+//! Invariant: what is dearer than it was is noticed at the first page or two, what is cheaper after some dozens of trials.
+//! Cost: two looks at the clock per page.
+
+use crate::engine::Engine;
+use crate::sys;
+
+/// One page in so many is a trial.
+const TRIAL: u32 = 256;
+/// Nanoseconds that a page counts for at most: the thread may have been preempted.
+const MAX_TIME: u64 = 20_000;
+/// The part of a new time in the average.
+const WEIGHT: f32 = 1.0 / 16.0;
+
+/// See the module.
+pub(crate) struct WayBack {
+    /// Nanoseconds per page, on average.
+    moved: f32,
+    copied: f32,
+    turn: u32,
+}
+
+impl Default for WayBack {
+    fn default() -> WayBack {
+        // Where nothing is known, other threads run.
+        WayBack { moved: MAX_TIME as f32 / 2.0, copied: 0.0, turn: 0 }
+    }
+}
+
+impl WayBack {
+    /// Whether moving a page seems to be cheaper.
+    pub(crate) fn is_moving_cheaper(&self) -> bool {
+        self.moved < self.copied
+    }
+
+    /// Whether the next page is to be moved: the cheaper way, or a trial of the other.
+    pub(crate) fn next_is_moved(&mut self) -> bool {
+        self.turn = self.turn.wrapping_add(1);
+        self.is_moving_cheaper() ^ self.turn.is_multiple_of(TRIAL)
+    }
+
+    /// A page came back in so many nanoseconds.
+    pub(crate) fn took(&mut self, moved: bool, nanoseconds: u64) {
+        let average = if moved { &mut self.moved } else { &mut self.copied };
+        *average += (nanoseconds.min(MAX_TIME) as f32 - *average) * WEIGHT;
+    }
+}
+
+impl Engine {
+    /// Whether a page comes back at less cost if it is moved.
+    pub(crate) fn is_moving_cheaper(&self) -> bool {
+        !self.several_threads || self.way_back.is_moving_cheaper()
+    }
+
+    /// Asks the kernel to bring pages back, moved or copied.
+    pub(crate) fn timed(&mut self, is_moved: bool, pages: usize, call: impl FnOnce(&Engine) -> isize) -> isize {
+        if !self.several_threads || pages > 1 {
+            return call(self);
+        }
+        let begun = sys::now();
+        let done = call(self);
+        if done > 0 {
+            self.way_back.took(is_moved, sys::now() - begun);
+        }
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pages that were moved of so many, where a move takes so long and a copy 1,500 ns.
+    fn moved_of(way: &mut WayBack, pages: u32, move_takes: u64) -> u32 {
+        (0..pages)
+            .filter(|_| {
+                let moved = way.next_is_moved();
+                way.took(moved, if moved { move_takes } else { 1_500 });
+                moved
+            })
+            .count() as u32
+    }
+
+    #[test]
+    fn the_cheaper_way_is_found_and_the_dearer_one_left_at_once() {
+        let mut way = WayBack::default();
+        let pages = 100 * TRIAL;
+        assert!(moved_of(&mut way, pages, 16_000) <= pages / TRIAL);
+        // Other threads sleep.
+        moved_of(&mut way, pages, 1_000);
+        assert!(moved_of(&mut way, pages, 1_000) >= pages - pages / TRIAL);
+        // And run.
+        assert!(moved_of(&mut way, TRIAL, 16_000) <= 3);
+    }
+
+    #[test]
+    fn a_thread_that_was_preempted_changes_little() {
+        let mut way = WayBack::default();
+        moved_of(&mut way, 100 * TRIAL, 1_000);
+        assert!(way.is_moving_cheaper());
+        way.took(true, 10_000_000_000);
+        moved_of(&mut way, 20 * TRIAL, 1_000);
+        assert!(way.is_moving_cheaper());
+    }
+}
