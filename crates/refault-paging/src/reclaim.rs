@@ -217,8 +217,8 @@ impl Engine {
     /// Moves pages that the policy gives up into the staging area. Returns how many.
     ///
     /// What is shared with a parent or child is no gain as long as that has it too: it goes only when there is nothing
-    /// else. What others have given up already goes first then ([`crate::dropped`]); the rest only from the parent, which
-    /// leaves it to its children.
+    /// else, and only from the parent, which leaves it to its children. What others have given up already goes first then
+    /// ([`crate::dropped`]).
     fn park(&mut self) -> usize {
         let mut chosen = core::mem::take(&mut self.chosen);
         let shared = if self.guards { self.shared_now() } else { 0 };
@@ -227,18 +227,17 @@ impl Engine {
         let rounds = if shared == 0 || shared >= self.resident { 0 } else { self.resident / BATCH + 1 };
         let mut parked = 0;
         for round in 0..=rounds {
+            if is_lent && shared >= self.resident {
+                break;
+            }
             chosen.clear();
-            if self.guards && round == rounds {
-                // Whoever shares these gives them up too, so they are a gain: a child's as well.
+            if self.guards && round == rounds && !is_lent {
                 self.choose_dropped(BATCH, &mut chosen);
                 parked = self.park_these(&mut chosen);
                 if parked > 0 {
                     break;
                 }
                 chosen.clear();
-            }
-            if is_lent && shared >= self.resident {
-                break;
             }
             let goal = self.policy.reclaim_batch().max(BATCH as u32);
             let request = ReclaimRequest { target: 0, goal, incoming: None };

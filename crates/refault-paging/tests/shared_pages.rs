@@ -1,4 +1,4 @@
-//! What a parent and its children share is free only when all have given it up: a child gives up what its parent has.
+//! What children share is free only when all have given it up: one gives up what another has given up.
 
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,13 +8,17 @@ use refault_paging::uffd::Uffd;
 use refault_paging::{Account, Attributes, Engine, EngineOptions, Outcome, PAGE, Shared, sys};
 
 const PAGES: usize = 1000;
-/// Pages that the parent's calls hold.
+/// Pages that calls of the first child hold.
 const HELD: usize = 300;
+/// Turns: all children are there, the first makes room (and the next after it), all end.
+const READY: u32 = 3;
+const ROOM: u32 = 10;
+const ENDS: u32 = 20;
 
-/// A word for each page of the child's and one that says whose turn it is.
+/// Whose turn it is, and a word for each page of the two children that make room.
 struct Between {
     turn: AtomicU32,
-    absent: [AtomicU32; PAGES],
+    absent: [[AtomicU32; PAGES]; 2],
 }
 
 /// Memory that a child has in common with its parent.
@@ -39,8 +43,41 @@ fn waits_for(turn: &AtomicU32, value: u32) {
     }
 }
 
+/// A child that does nothing but have its parent's memory, or that makes room in its turn.
+fn child(engine: &mut Engine, start: usize, between: &Between, makes_room: Option<usize>) -> isize {
+    engine.before_fork();
+    // SAFETY: the child does what is below and ends.
+    let child = unsafe { sys::call(57, [0; 6]) };
+    if child != 0 {
+        engine.has_forked(child);
+        return child;
+    }
+    let ready = Uffd::open().is_ok_and(|uffd| engine.after_fork(uffd).is_ok());
+    between.turn.fetch_add(1, Ordering::Release);
+    let Some(number) = makes_room.filter(|_| ready) else {
+        waits_for(&between.turn, ENDS);
+        // SAFETY: exit_group.
+        unsafe { sys::call(231, [1; 6]) };
+        unreachable!();
+    };
+    waits_for(&between.turn, ROOM + number as u32);
+    if number == 0 {
+        // By their policies alone both would give up the first pages: so would this one, but for its calls.
+        engine.hold(start, HELD * PAGE, false);
+    }
+    engine.give_room();
+    for (absent, is) in between.absent[number].iter().zip(absent(start)) {
+        absent.store(u32::from(is), Ordering::Relaxed);
+    }
+    between.turn.fetch_add(1, Ordering::Release);
+    waits_for(&between.turn, ENDS);
+    // SAFETY: exit_group.
+    unsafe { sys::call(231, [0; 6]) };
+    unreachable!()
+}
+
 #[test]
-fn a_child_gives_up_what_its_parent_has_given_up() {
+fn a_child_gives_up_what_another_has_given_up() {
     let Ok(uffd) = Uffd::open() else { return refault_testing::skip_required("userfaultfd is refused") };
     // SAFETY: fresh mappings of atomics, for which zeros are values; they are never given up.
     let (shared, between) =
@@ -59,51 +96,26 @@ fn a_child_gives_up_what_its_parent_has_given_up() {
         // SAFETY: the page is there now, and nobody else knows of it.
         unsafe { *word = page + 1 };
     }
-    // Another child has all of it too, and keeps it: nothing that the parent gives up is the first's own.
-    engine.before_fork();
-    // SAFETY: the child waits and ends.
-    let sleeper = unsafe { sys::call(57, [0; 6]) };
-    if sleeper == 0 {
-        waits_for(&between.turn, 3);
-        // SAFETY: exit_group.
-        unsafe { sys::call(231, [0; 6]) };
-    }
-    engine.has_forked(sleeper);
-    engine.before_fork();
-    // SAFETY: the child does what is below and ends.
-    let child = unsafe { sys::call(57, [0; 6]) };
-    if child == 0 {
-        let ready = Uffd::open().is_ok_and(|uffd| engine.after_fork(uffd).is_ok());
-        between.turn.store(1, Ordering::Release);
-        waits_for(&between.turn, 2);
-        if ready {
-            engine.give_room();
-            for (absent, is) in between.absent.iter().zip(absent(start)) {
-                absent.store(u32::from(is), Ordering::Relaxed);
-            }
-        }
-        between.turn.store(3, Ordering::Release);
-        // SAFETY: exit_group.
-        unsafe { sys::call(231, [0; 6]) };
-    }
-    engine.has_forked(child);
-    waits_for(&between.turn, 1);
-    // By its policy alone the child would give up the first: so would the parent, but for its calls.
-    assert!(engine.hold(start, HELD * PAGE, false));
+    // The third keeps all of it: nothing that one of the others gives up is the other's own.
+    let children = [Some(0), Some(1), None].map(|makes_room| child(&mut engine, start, between, makes_room));
+    waits_for(&between.turn, READY);
+    // SAFETY: the pages are the engine's, and nobody's from now on.
+    unsafe { sys::discard(start, PAGES * PAGE) };
+    engine.discard(start, PAGES * PAGE);
     shared.set_limit((PAGES * PAGE / 2) as u64);
-    engine.give_room();
-    between.turn.store(2, Ordering::Release);
-    waits_for(&between.turn, 3);
-    for child in [child, sleeper] {
+    between.turn.store(ROOM, Ordering::Release);
+    waits_for(&between.turn, ROOM + 2);
+    between.turn.store(ENDS, Ordering::Release);
+    for child in children {
         // SAFETY: waits for the child.
         unsafe { sys::call(61, [child as usize, 0, 0, 0, 0, 0]) };
     }
-    let parents = absent(start);
-    let childs: Vec<bool> = between.absent.iter().map(|absent| absent.load(Ordering::Relaxed) != 0).collect();
+    let [first, second] =
+        [0, 1].map(|number| between.absent[number].each_ref().map(|absent| absent.load(Ordering::Relaxed) != 0));
     let count = |of: &[bool]| of.iter().filter(|absent| **absent).count();
-    let both = parents.iter().zip(&childs).filter(|(parents, childs)| **parents && **childs).count();
-    assert!(count(&parents) > 100, "{} of the parent's", count(&parents));
+    let both = first.iter().zip(&second).filter(|(first, second)| **first && **second).count();
     // Others go when there are none of those left.
-    let all = count(&parents).min(count(&childs));
-    assert!(both > 100 && both == all, "{both} of {} of the child's", count(&childs));
+    let all = count(&first).min(count(&second));
+    assert!(all > 100 && count(&first) <= PAGES - HELD, "{} and {} pages", count(&first), count(&second));
+    assert!(both == all, "{both} of {} and {} pages", count(&first), count(&second));
 }
