@@ -145,6 +145,11 @@ impl Account {
         Some(Slot::lender_word(slot, self.shared().slots[slot].turn.load(Ordering::Relaxed)))
     }
 
+    /// What tells a process and those that descend from it by forks from others.
+    pub(crate) fn family(&self) -> u64 {
+        self.lender_word().unwrap_or(1)
+    }
+
     /// Pages charged to this process. Its parent may charge it too.
     fn charged(&self) -> i64 {
         self.slot.map_or(self.charged, |slot| self.shared().slots[slot].charged.load(Ordering::Relaxed))

@@ -39,7 +39,9 @@ use refault_store::{Page, Scratch};
 use crate::account::Account;
 use crate::aside::Aside;
 use crate::copies::Copies;
+use crate::dropped::Hand;
 use crate::figures::{Statistics, Usage};
+
 use crate::own::Own;
 use crate::policies::{self, PagingPolicy, Victims};
 use crate::ranges::{Attributes, Ranges};
@@ -119,6 +121,8 @@ pub struct Engine {
     /// Resident pages that were shared when that was last looked at, and when that was, in nanoseconds.
     pub(crate) shared: usize,
     pub(crate) looked: u64,
+    /// See [`crate::dropped`].
+    pub(crate) hand: Hand,
     /// Addresses of stored pages, one in 32, and how many had been stored then.
     pub(crate) followed: BTreeMap<usize, u64>,
     /// When the fault path last called [`Engine::publish`], in nanoseconds.
@@ -170,6 +174,7 @@ impl Engine {
             left_to_others: false,
             shared: 0,
             looked: 0,
+            hand: Hand::default(),
             followed: BTreeMap::new(),
             published: 0,
             last_error: 0,

@@ -26,6 +26,9 @@ impl Engine {
         let changes = (self.account.tree_limit() as usize / CHILD_PART).min(self.resident);
         let for_child = self.own_bytes() / PAGE + MIN_PAGES as usize + changes;
         self.make_room(for_child);
+        if self.hand.family == 0 {
+            self.hand.family = self.account.family();
+        }
         let shared = self.shareable();
         self.account.before_fork((self.own_bytes() / PAGE) as u64, shared);
         self.settle();

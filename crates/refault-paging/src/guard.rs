@@ -46,6 +46,7 @@ impl Engine {
             self.protect(run, end, any);
         }
         self.guards = true;
+        self.hand.starts();
     }
 
     fn protect(&self, start: usize, end: usize, any: bool) {

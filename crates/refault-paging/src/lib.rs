@@ -21,6 +21,7 @@ pub mod account;
 mod aside;
 pub mod clock;
 mod copies;
+mod dropped;
 pub mod engine;
 mod fault;
 pub mod figures;

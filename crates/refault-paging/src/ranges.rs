@@ -70,6 +70,12 @@ impl Ranges {
         (address < *end).then_some((*start, *end, *attributes))
     }
 
+    /// The first range that ends behind an address.
+    pub fn from(&self, address: usize) -> Option<(usize, usize, Attributes)> {
+        let next = || self.by_start.range(address..).next().map(|(start, (end, a))| (*start, *end, *a));
+        self.find(address).or_else(next)
+    }
+
     /// Whether any part of a range is managed.
     pub fn any(&self, start: usize, end: usize) -> bool {
         self.by_start.range(..end).next_back().is_some_and(|(_, (last, _))| *last > start)

@@ -127,6 +127,10 @@ impl Engine {
             *idle = 0;
             // Known at once: others that lack it are not to make room for it too.
             self.account.unshared(self.store.take_unshared());
+            if self.guards {
+                // Others give up what this process shares with them, which is more of its own then.
+                self.account.look_at_common(self.charge());
+            }
             self.account.lower(self.charge());
             return true;
         }
@@ -217,7 +221,8 @@ impl Engine {
     /// Moves pages that the policy gives up into the staging area. Returns how many.
     ///
     /// What is shared with a parent or child is no gain as long as that has it too: it goes only when there is nothing
-    /// else, and only from the parent, which leaves it to its children.
+    /// else, and only from the parent, which leaves it to its children. What others have given up already goes first then
+    /// ([`crate::dropped`]).
     fn park(&mut self) -> usize {
         let mut chosen = core::mem::take(&mut self.chosen);
         let shared = if self.guards { self.shared_now() } else { 0 };
@@ -230,6 +235,14 @@ impl Engine {
                 break;
             }
             chosen.clear();
+            if self.guards && round == rounds && !is_lent {
+                self.choose_dropped(BATCH, &mut chosen);
+                parked = self.park_these(&mut chosen);
+                if parked > 0 {
+                    break;
+                }
+                chosen.clear();
+            }
             let goal = self.policy.reclaim_batch().max(BATCH as u32);
             let request = ReclaimRequest { target: 0, goal, incoming: None };
             self.policy.reclaim(&request, &mut crate::policies::Victims { table: &self.table, chosen: &mut chosen });
@@ -360,6 +373,7 @@ impl Engine {
         let place = self.staging.fill(address);
         if is_held_by_others {
             self.left_to_others = true;
+            self.note_dropped(address);
             self.staging.note_held_by_others(place);
         }
         self.resident -= 1;

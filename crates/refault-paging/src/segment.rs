@@ -30,6 +30,7 @@ impl Shared {
         offset_of!(Shared, ended),
         offset_of!(Shared, token),
         offset_of!(Shared, slots),
+        offset_of!(Shared, dropped),
         offset_of!(Shared, figures),
         offset_of!(Slot, charged),
     ]);

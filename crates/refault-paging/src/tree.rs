@@ -24,6 +24,7 @@
 
 use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
+use crate::dropped::Dropped;
 use crate::figures::{Ended, Published, Statistics, Times};
 use crate::share::{self, Division, Need};
 use crate::sys;
@@ -136,6 +137,8 @@ pub struct Shared {
     pub(crate) used: AtomicU32,
     /// See [`Slot`].
     pub slots: [Slot; SLOTS],
+    /// Shared pages that somebody has given up.
+    pub(crate) dropped: Dropped,
     /// What the process of each slot counts. Apart from the slots, so that those not in use are never touched.
     pub(crate) figures: [Published; SLOTS],
 }

@@ -1,0 +1,175 @@
+//! Which pages somebody has given up that others of its family have still, for those to give up the same ones.
+//!
+//! What a fork has shared is free when the last process has given it up. If each chose by its own policy they would give up
+//! different pages, and nothing would become free while all of them make room. So whoever gives up a shared page notes it
+//! in the segment, by its address and the *family*: the processes that descend, by forks alone, from one program. Who has
+//! nothing of its own to give up takes those of its shared pages first that are noted.
+//!
+//! Invariants: no contents depend on a note, only what is preferred. Two chunks of pages may have one word, a note may get
+//! lost when old ones are forgotten, and may outlive its reason. Notes are in two halves, and the older half is forgotten
+//! when one bit in [`MAX_PART`] of the newer is set: at most one word in four is of another chunk whose pages are all noted.
+//! Cost: an atomic operation a note, a load or two for each chunk of 64 pages that is looked at, [`MAX_CHUNKS`] of them in
+//! one step and none if nothing was noted since the last round; 128 KiB of the segment, of which what is not touched
+//! takes no memory.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use refault_core::{PageId, Shadow};
+
+use crate::PAGE;
+use crate::engine::Engine;
+use crate::table::CHUNK_PAGES;
+
+/// Words of a half: one for each chunk of 2 GiB, if no two of them meet.
+const WORDS: usize = 1 << 13;
+/// One part in so many of a half's bits may be set.
+const MAX_PART: u32 = 8;
+const MAX_SET: u32 = WORDS as u32 * u64::BITS / MAX_PART;
+/// Chunks that are looked at in one step.
+const MAX_CHUNKS: usize = 256;
+
+/// See the module. All zeros: nothing is noted.
+#[repr(C)]
+pub(crate) struct Dropped {
+    /// Bits that were ever set.
+    notes: AtomicU64,
+    /// The newer half is that of this number's parity.
+    turn: AtomicU32,
+    /// Bits that were set in it.
+    set: AtomicU32,
+    halves: [[AtomicU64; WORDS]; 2],
+}
+
+impl Dropped {
+    /// The word of the chunk at an address.
+    fn word(family: u64, address: usize) -> usize {
+        let chunk = (address / (CHUNK_PAGES * PAGE)) as u64;
+        let mixed = (chunk ^ family.wrapping_mul(0xff51_afd7_ed55_8ccd)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 32) as usize % WORDS
+    }
+
+    /// A page was given up that others have still.
+    fn note(&self, family: u64, address: usize) {
+        let (word, bit) = (Dropped::word(family, address), 1 << (address / PAGE % CHUNK_PAGES));
+        let turn = self.turn.load(Ordering::Relaxed);
+        let newer = turn as usize % 2;
+        if self.halves[newer][word].fetch_or(bit, Ordering::Relaxed) & bit != 0 {
+            return;
+        }
+        self.notes.fetch_add(1, Ordering::Relaxed);
+        let next = turn.wrapping_add(1);
+        if self.set.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_SET
+            && self.turn.compare_exchange(turn, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            self.set.store(0, Ordering::Relaxed);
+            self.halves[1 - newer].iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        }
+    }
+
+    /// A bit for each page of the chunk at an address: somebody has given it up.
+    fn noted(&self, family: u64, address: usize) -> u64 {
+        let word = Dropped::word(family, address);
+        self.halves.iter().fold(0, |bits, half| bits | half[word].load(Ordering::Relaxed))
+    }
+}
+
+/// How far a process has looked at what is noted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Hand {
+    /// The family: 0 before the first fork.
+    pub(crate) family: u64,
+    /// The next address to look at.
+    at: usize,
+    /// Notes that there were when this round began, and when the last whole one did.
+    began: u64,
+    seen: u64,
+}
+
+impl Hand {
+    /// More is shared: all of it is to be looked at.
+    pub(crate) fn starts(&mut self) {
+        (self.at, self.began, self.seen) = (0, u64::MAX, u64::MAX);
+    }
+}
+
+impl Engine {
+    /// A shared page was given up: others are to give it up as well.
+    pub(crate) fn note_dropped(&self, address: usize) {
+        self.account.shared().dropped.note(self.hand.family, address);
+    }
+
+    /// Takes shared pages from the policy that others have given up already, `wanted` and less than a chunk more.
+    pub(crate) fn choose_dropped(&mut self, wanted: usize, chosen: &mut Vec<(PageId, Shadow)>) {
+        let notes = self.account.shared().dropped.notes.load(Ordering::Relaxed);
+        if notes == self.hand.seen || self.hand.family == 0 {
+            return;
+        }
+        let mut looks = 0;
+        while looks < MAX_CHUNKS && chosen.len() < wanted {
+            looks += 1;
+            let Some((start, end, attributes)) = self.ranges.from(self.hand.at) else {
+                (self.hand.at, self.hand.seen, self.hand.began) = (0, self.hand.began, notes);
+                return;
+            };
+            let start = start.max(self.hand.at);
+            let known = if attributes.can_be_evicted() { self.table.next_known(start, end) } else { None };
+            let Some(known) = known else {
+                self.hand.at = end;
+                continue;
+            };
+            self.hand.at = (known + 1).next_multiple_of(CHUNK_PAGES * PAGE).min(end);
+            let noted = self.account.shared().dropped.noted(self.hand.family, known);
+            for address in (known..self.hand.at).step_by(PAGE) {
+                if noted >> (address / PAGE % CHUNK_PAGES) & 1 == 1
+                    && let Some((page, entry)) = self.table.find(address)
+                    && entry.is_guarded()
+                    && !entry.is_held()
+                {
+                    self.policy.freed(page);
+                    chosen.push((page, Shadow::NONE));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nothing() -> &'static Dropped {
+        let at = crate::sys::map(size_of::<Dropped>());
+        assert_ne!(at, 0);
+        // SAFETY: a fresh mapping of atomics, for which zeros are values; it is never given up.
+        unsafe { &*(at as *const Dropped) }
+    }
+
+    #[test]
+    fn what_one_notes_its_family_sees_and_another_does_not() {
+        let dropped = nothing();
+        let chunk = 0x7f00_0000_0000;
+        for page in [0, 5, 63, 64] {
+            dropped.note(7, chunk + page * PAGE);
+        }
+        assert_eq!(dropped.noted(7, chunk), 1 | 1 << 5 | 1 << 63);
+        assert_eq!(dropped.noted(7, chunk + 64 * PAGE), 1);
+        assert_eq!((dropped.noted(8, chunk), dropped.noted(7, chunk + 128 * PAGE)), (0, 0));
+        dropped.note(7, chunk);
+        assert_eq!(dropped.notes.load(Ordering::Relaxed), 4, "what is noted already is nothing new");
+    }
+
+    #[test]
+    fn old_notes_are_forgotten_and_new_ones_are_not() {
+        let dropped = nothing();
+        let page = |index: usize| (index + 1) * PAGE;
+        let is_noted = |index: usize| dropped.noted(1, page(index)) >> (page(index) / PAGE % CHUNK_PAGES) & 1 == 1;
+        let turns = |at: usize| (0..at).for_each(|index| dropped.note(1, page(index)));
+        turns(5 * MAX_SET as usize);
+        let set = dropped.halves.iter().flatten().map(|word| word.load(Ordering::Relaxed).count_ones()).sum::<u32>();
+        assert!((MAX_SET..=2 * MAX_SET).contains(&set), "{set} bits");
+        let last = 5 * MAX_SET as usize - 1;
+        assert!((last - MAX_SET as usize / 2..=last).all(is_noted), "the last are noted");
+        let old = (0..MAX_SET as usize).filter(|index| is_noted(*index)).count();
+        assert!(old <= MAX_SET as usize / 3, "{old} of the first {MAX_SET}");
+    }
+}
