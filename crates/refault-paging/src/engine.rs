@@ -41,7 +41,6 @@ use crate::aside::Aside;
 use crate::copies::Copies;
 use crate::dropped::Hand;
 use crate::figures::{Statistics, Usage};
-
 use crate::own::Own;
 use crate::policies::{self, PagingPolicy, Victims};
 use crate::ranges::{Attributes, Ranges};
