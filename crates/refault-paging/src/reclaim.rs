@@ -80,8 +80,7 @@ impl Engine {
                 return;
             }
             self.account.ask(wanted);
-            if wanted <= self.account.least() + (self.own_bytes() / PAGE) as u64 {
-                // It has next to nothing that it could give up itself.
+            if !self.has_something_to_give(wanted) {
                 if !self.account.wait_for_room(naps) {
                     break;
                 }
@@ -105,6 +104,11 @@ impl Engine {
             }
         }
         self.account.charge(self.charge());
+    }
+
+    /// Whether a process that wants so many pages has more than next to nothing that it could give up itself.
+    pub(crate) fn has_something_to_give(&self, wanted: u64) -> bool {
+        wanted > self.account.least() + (self.own_bytes() / PAGE) as u64
     }
 
     /// Whether so many pages may be used, which are reserved then.

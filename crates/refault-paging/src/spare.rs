@@ -22,7 +22,9 @@ impl Engine {
             return None;
         }
         // What they are stored as takes memory beside them, if less than they do.
-        if self.staging.spare().is_none() && !self.fits(self.charge() + BATCH as u64) {
+        let wanted = self.charge() + BATCH as u64;
+        if self.staging.spare().is_none() && self.has_something_to_give(wanted) && !self.fits(wanted) {
+            self.account.ask(wanted);
             self.keeps_spares = true;
             self.shrink(&mut 0);
             self.keeps_spares = false;
