@@ -110,6 +110,7 @@ pub struct Engine {
     pub(crate) guards: bool,
     /// See [`Engine::threads`].
     pub(crate) several_threads: bool,
+    /// See [`crate::way_back`].
     pub(crate) way_back: WayBack,
     /// See [`Engine::make_spare`].
     pub(crate) keeps_spares: bool,

@@ -2,7 +2,8 @@
 //!
 //! Invariants: a page that cannot be moved (pinned, shared with a child and not writable, locked) stays resident and is
 //! the policy's again; pages are stored in the order in which they were parked. Cost: one `UFFDIO_MOVE` a run of
-//! neighbours, one compression per page, one `madvise` per batch.
+//! neighbours, one compression per page, one `madvise` per batch that leaves no
+//! spare memory.
 
 use refault_core::policy::ReclaimRequest;
 use refault_core::{PageId, Shadow};

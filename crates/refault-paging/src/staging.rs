@@ -8,7 +8,7 @@
 //! once they are many. A place whose page was stored may keep its memory as a *spare* one, which the next page that is read
 //! back is filled into and moved away with: that spares the kernel giving a page back and finding another.
 //!
-//! Invariants: places are used in a ring, first in, first out; a place holds one page, a husk or nothing. Cost: 8 bytes
+//! Invariants: places are used in a ring, first in, first out; a place holds one page, a husk, spare memory or nothing. Cost: 8 bytes
 //! per place.
 
 use refault_store::noted;
@@ -32,7 +32,7 @@ const MIN_TIDIED: usize = 256;
 /// See the module.
 pub struct Staging {
     base: usize,
-    /// Addresses whose pages are here, with [`SHARED`] if a fork has shared the page; [`HUSK`]; 0: nothing.
+    /// Addresses whose pages are here, with [`SHARED`] if a fork has shared the page; [`HUSK`]; [`SPARE`]; 0: nothing.
     owners: Vec<usize>,
     /// Places ever given out, and ever emptied.
     head: usize,

@@ -5,7 +5,7 @@
 //! that seems dearer is tried.
 //!
 //! Invariant: what is dearer than it was is noticed at the first page or two, what is cheaper after some dozens of trials.
-//! Cost: two looks at the clock per page.
+//! Only pages that come back from the staging area are tried; what is read back follows. Cost: two looks at the clock per page.
 
 use crate::engine::Engine;
 use crate::sys;
