@@ -31,7 +31,7 @@ const ALLOWANCE: u64 = 4 << 20;
 #[command(after_help = "\
 Examples:
   sudo refault bench cache                        all there is, in some forty minutes
-  sudo refault bench cache --runs 3 --policies 'adaptive{head_start=25%},lru' --warm-up 3    the table of docs/cache.md
+  sudo refault bench cache --runs 3 --policies 'adaptive{head_start=25%},lru' --warm-up 3    the table of docs/reference/cache.md
   refault bench cache --patterns zipf --policies lru,s3fifo --alone
   refault bench cache --policies 'adaptive{head_start=25%},mglru,lru,s3fifo' --times 10 --runs 1 --trace web.u64.zst
   refault bench cache --memory-mib 8 --seconds 0.3 --runs 1 --alone    shows that it works, not how fast it is

@@ -26,7 +26,7 @@ const THREADS: usize = 2;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  refault bench frames                            all workloads: the tables of docs/policies/side-by-side.md
+  refault bench frames                            all workloads: the tables of docs/explain/choosing.md
   refault bench frames --workload high-order --format csv
   refault bench frames --workload build --repeats 1")]
 /// Compare the kernels' policies over the same frames

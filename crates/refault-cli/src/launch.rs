@@ -21,7 +21,7 @@ use crate::program::{self, Obstacle};
 use refault_console::Failure;
 
 /// The policy of a program unless another is named: it learns from faults which pages are hot, and many programs go through
-/// memory again and again (docs/pager.md has it beside others).
+/// memory again and again (docs/guide/regions.md has it beside others).
 pub const DEFAULT_POLICY: &str = "adaptive-mapped{cyclic=yes}";
 /// The policy where generations are asked for unless another is named: pools compare programs by the births of theirs, and
 /// schemes sort pages into them.

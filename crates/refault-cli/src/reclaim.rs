@@ -31,7 +31,7 @@ Examples:
   refault reclaim --pid $(pidof node) --pressure 0.1%               until Ctrl-C
   refault reclaim --pid 4711 --idle 60s --for 10m
   refault reclaim --cgroup /sys/fs/cgroup/system.slice/web.service --pressure 0.1%
-  refault reclaim --pid 4711 --scheme cold.toml                     schemes as in docs/monitoring.md
+  refault reclaim --pid 4711 --scheme cold.toml                     schemes as in docs/guide/monitor.md
 
 Pages go to the host's swap or zram, file pages to their files; they come back when they are accessed. Nothing else is
 changed: where a cgroup has no memory.reclaim (version 1), its limit is lowered and put back at once. With --pressure, each
@@ -279,7 +279,7 @@ fn goal(args: &ReclaimArgs) -> Result<(Goal, Attributes), Failure> {
     let config = Config::parse(&text, &path.display().to_string())
         .map_err(|error| Failure::Usage(format!("bad configuration: {error}")))?;
     if config.schemes.is_empty() {
-        return Err(Failure::usage("no schemes", path.display(), "give one at least: docs/monitoring.md shows some"));
+        return Err(Failure::usage("no schemes", path.display(), "give one at least: docs/guide/monitor.md shows some"));
     }
     for (index, scheme) in config.schemes.iter().enumerate() {
         if let Some((key, reason)) = refusal(scheme) {

@@ -21,7 +21,7 @@ Examples:
   refault serve --listen 192.0.2.7:7077    for others, who need the token in the address that is printed
 
 The page shows the pools of this user: what members use and were granted, generations by age, and how long threads wait,
-live. A member's budget can be changed there. docs/pool.md lists the metrics; contrib/ has a dashboard and alerts.")]
+live. A member's budget can be changed there. docs/guide/pool.md lists the metrics; contrib/ has a dashboard and alerts.")]
 /// Show pools in a browser, and to Prometheus
 pub struct ServeArgs {
     /// Address and port to listen at

@@ -1,4 +1,4 @@
-//! docs/pool.md: each block of commands runs as it stands there, its metrics are those that are served, and the files
+//! docs/guide/pool.md: each block of commands runs as it stands there, its metrics are those that are served, and the files
 //! of contrib/ load where the tools for them are installed.
 
 mod common;
@@ -18,7 +18,7 @@ fn root() -> PathBuf {
 }
 
 fn page() -> String {
-    std::fs::read_to_string(root().join("docs/pool.md")).expect("the page is there")
+    std::fs::read_to_string(root().join("docs/guide/pool.md")).expect("the page is there")
 }
 
 /// The block of shell commands under a heading.

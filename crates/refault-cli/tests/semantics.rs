@@ -1,4 +1,4 @@
-//! docs/semantics.md, sentence by sentence, where tests/run.rs does not hold it already.
+//! docs/reference/semantics.md, sentence by sentence, where tests/run.rs does not hold it already.
 
 #[path = "common/c_program.rs"]
 mod c_program;

@@ -1,4 +1,4 @@
-//! The commands that README.md and docs/tutorial.md show, as they stand there, with the files that their text speaks
+//! The commands that README.md and docs/guide/compare.md show, as they stand there, with the files that their text speaks
 //! of.
 //!
 //! README's first block is not among them: CI runs it, and it holds these tests.
@@ -177,7 +177,7 @@ fn docs_tutorial_runs() {
     if too_long() || skipped(&["bash", "gcc", "valgrind"]) {
         return;
     }
-    let tutorial = page("docs/tutorial.md");
+    let tutorial = page("docs/guide/compare.md");
     let blocks = blocks(&tutorial);
     let [commands] = blocks[..] else { panic!("the tutorial has other blocks now: {blocks:?}") };
     let place = Place::new();

@@ -25,7 +25,7 @@ pub(crate) const BATCH: usize = 32;
 /// for what is not uniform.
 const MAX_POOL_SHARE: (u64, u64) = (3, 4);
 /// From this part of the budget on new ones are compressed harder, and from this one on those that are there. Only to
-/// keep them out of the file: the memory that it saves is not worth its time (docs/design/run.md has figures).
+/// keep them out of the file: the memory that it saves is not worth its time (docs/explain/run.md has figures).
 const DENSE_SHARE: (u64, u64) = (11, 16);
 const MAX_LOOSE_SHARE: (u64, u64) = (23, 32);
 /// With fewer compressed pages it is not known to what pages compress: to half, then.

@@ -1,7 +1,7 @@
 //! Replays the access sequences that real kernels were measured on, and holds our counters to theirs.
 //!
 //! The tables are those of `refault-testing`. The goals asserted at the end are the project's, not what happens to come
-//! out, but for 7.2's generations, which are short of them; `docs/validation.md` explains the cells outside.
+//! out, but for 7.2's generations, which are short of them; `docs/explain/validation.md` explains the cells outside.
 
 #[path = "recorded/kernel_memory.rs"]
 mod kernel_memory;
@@ -47,7 +47,7 @@ fn classic_matches_kernel_6_12() {
     check("6.12", "classic", GOAL);
 }
 
-/// One cell is off by more than the goal allows any; `docs/validation.md` has what the kernel itself spreads over there.
+/// One cell is off by more than the goal allows any; `docs/explain/validation.md` has what the kernel itself spreads over there.
 #[test]
 fn mglru_matches_kernel_6_12() {
     check("6.12", "mglru", Goal { known: &[("anon-cyclic-1.1", "d", 0.118)], ..GOAL });
@@ -59,7 +59,7 @@ fn classic_of_6_1_matches_kernel_6_1() {
 }
 
 /// There is no profile of 6.1's generations: these are 6.12's with smaller batches. Loads of four cells are off, and most
-/// activations; `docs/validation.md` says where.
+/// activations; `docs/explain/validation.md` says where.
 #[test]
 fn mglru_of_6_12_is_near_kernel_6_1() {
     check("6.1", "mglru", Goal { share: 0.84, known: &[("anon-cyclic-1.1", "d", 0.528)], counters: 0.67, ..GOAL });
@@ -70,14 +70,14 @@ fn classic_matches_kernel_7_2() {
     check("7.2", "classic", GOAL);
 }
 
-/// Loads of one cell, and counters, are short of the goal; `docs/validation.md` says where and why.
+/// Loads of one cell, and counters, are short of the goal; `docs/explain/validation.md` says where and why.
 #[test]
 fn mglru_7_2_matches_kernel_7_2() {
     check("7.2", "mglru", Goal { known: &[("anon-scan", "75%", 0.143)], counters: 0.82, ..GOAL });
 }
 
 /// With all that is known of 7.2, under the limits that the kernel had at each moment. The scan at 75 % is chaotic, in the
-/// kernel and in the model (`docs/validation.md`).
+/// kernel and in the model (`docs/explain/validation.md`).
 #[test]
 fn mglru_7_2_with_its_swap_cache_matches_kernel_7_2() {
     check("7.2", "mglru{swap_cache=yes}", Goal { known: &[("anon-scan", "75%", 0.081)], ..GOAL });

@@ -386,7 +386,7 @@ fn hold_listing(ours: &[[u64; 3]], theirs: &[[u64; 3]]) {
     }
 }
 
-/// One group. The goals are the project's; 7.2's generations are short of them (`docs/validation.md`).
+/// One group. The goals are the project's; 7.2's generations are short of them (`docs/explain/validation.md`).
 fn one_group(kernel: &str, lists: &str, loads_within: f64, counters_share: f64) {
     let errors = compare(kernel, lists, |cell| !cell.starts_with("groups"));
     assert!(share(&errors.loads, loads_within) >= 0.95, "loads of {kernel} {lists}");

@@ -156,7 +156,7 @@ fn the_machine_reads_ahead_as_the_kernels_do() {
                 let theirs = kernel_row(kernel, lists, cell, column);
                 let off = ours as f64 / theirs - 1.0;
                 println!("{kernel} {lists} {cell} {column}: {theirs} {ours} {:+.2}%", off * 100.0);
-                // 7.2 reads ahead otherwise where reads of the hot part cut into the scan (`docs/validation.md`).
+                // 7.2 reads ahead otherwise where reads of the hot part cut into the scan (`docs/explain/validation.md`).
                 let is_known = kernel == "7.2" && cell == "readahead-scan";
                 assert!(
                     is_known || off.abs() <= within,

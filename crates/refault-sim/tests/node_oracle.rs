@@ -2,7 +2,7 @@
 //!
 //! `machines.csv` of `refault-testing` has what kernels did, on an emulated processor of one instruction per nanosecond
 //! and on one of eight nanoseconds per instruction. The machine here has the kernel's frames and marks and the shipped
-//! costs; nothing is fitted. `docs/validation.md` says what is outside, and why.
+//! costs; nothing is fitted. `docs/explain/validation.md` says what is outside, and why.
 
 #[path = "recorded/counters.rs"]
 mod counters;
@@ -361,7 +361,7 @@ fn min_ttl(kernel: &str) {
     let cells = recorded(kernel, "mglru", FAST, Kind::MinTtl);
     let starts = rows("machines.csv");
     let mut killed = 0;
-    // At 10 ms it depends on the processor: a faster one has filled the memory by then (`docs/validation.md`).
+    // At 10 ms it depends on the processor: a faster one has filled the memory by then (`docs/explain/validation.md`).
     for end in cells.iter().filter(|row| row.text("cell") != "min-ttl-10ms") {
         let same = ["kernel", "cell", "icount"];
         let start = starts.iter().find(|row| same.iter().all(|column| row.text(column) == end.text(column)));

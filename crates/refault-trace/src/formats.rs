@@ -40,7 +40,7 @@ pub const PAGE_BYTES: u64 = 4096;
 pub enum Format {
     /// Little-endian 64-bit entries, as [`crate::Entry`] lays them out.
     U64,
-    /// refault's own, described in `docs/format-rft.md`.
+    /// refault's own, described in `docs/reference/rft.md`.
     Rft,
     /// libCacheSim's 24-byte records: u32 time in seconds, u64 object, u32 size, i64 next access.
     OracleGeneral,

@@ -1,4 +1,4 @@
-//! refault's own trace format `.rft`: small, seekable, checked. `docs/format-rft.md` describes it byte by byte.
+//! refault's own trace format `.rft`: small, seekable, checked. `docs/reference/rft.md` describes it byte by byte.
 //!
 //! A header, blocks of up to 65 536 entries, and a footer that says where the blocks lie. [`layout`] holds the fixed
 //! parts and the footer, [`block`] the coding of entries, [`RftWriter`] and [`RftReader`] put them together.

@@ -6,7 +6,7 @@
 //! counts once per look, however often it is accessed between two, and accesses of what cannot be set aside are not
 //! seen.
 //!
-//! Only policies are asked whose miniatures were measured to be within a point (docs/statistics.md): those that work in
+//! Only policies are asked whose miniatures were measured to be within a point (docs/reference/statistics.md): those that work in
 //! batches, or look for ranges, do not do the same in a memory that is smaller.
 //!
 //! Invariant: pages that are known are bounded; when there are more, all is counted anew, which is said. Cost: looks of at most

@@ -1,4 +1,4 @@
-/* The calls that docs/semantics.md names, once each, on memory larger than the budget: mremap, madvise, mlock,
+/* The calls that docs/reference/semantics.md names, once each, on memory larger than the budget: mremap, madvise, mlock,
  * mprotect, realloc, vfork, posix_spawn, system and forks of forks, and at the end with all descriptors closed. Prints
  * "whole", or what was not as written. */
 #define _GNU_SOURCE

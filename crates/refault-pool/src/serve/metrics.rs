@@ -1,7 +1,7 @@
 //! `/metrics`: the pools in OpenMetrics text, which Prometheus reads.
 //!
 //! Labels are `pool`, and for members `program` and `pid`, of which there are as many as members; ages are five. The
-//! page docs/pool.md lists the names.
+//! page docs/guide/pool.md lists the names.
 //!
 //! ```
 //! use refault_pool::serve::metrics::text;

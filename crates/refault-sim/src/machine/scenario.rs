@@ -151,7 +151,7 @@ impl Scenario {
     }
 }
 
-/// The monitor's own keys are those of its files (docs/monitoring.md).
+/// The monitor's own keys are those of its files (docs/guide/monitor.md).
 fn read_monitor(table: &Spanned<toml::Table>, place: &Place) -> Result<Config, ScenarioError> {
     let at = table.span().start;
     let tree = serde_json::to_value(table.get_ref()).map_err(|e| place.error(at, "monitor", e.to_string()))?;
