@@ -85,10 +85,10 @@ fn a_program_in_c_and_in_cpp_finds_everything() {
     } else {
         assert!(std::env::var_os("REFAULT_REQUIRE").is_none(), "valgrind is not installed");
     }
-    // The example of `docs/reference/cache.md`.
+    // The example of `docs/guide/cache.md`.
     let example = Path::new(HERE).join("examples/read.c");
     let shown = std::fs::read_to_string(&example).expect("the example");
-    let page = std::fs::read_to_string(Path::new(HERE).join("../../docs/reference/cache.md")).expect("the page");
+    let page = std::fs::read_to_string(Path::new(HERE).join("../../docs/guide/cache.md")).expect("the page");
     assert!(page.contains(&format!("```c\n{shown}```")), "the page shows another example");
     let (out, libraries) = (here.join("example"), prefix.join("lib"));
     let mut command = Command::new("cc");

@@ -61,7 +61,7 @@ Examples:
   refault monitor --pid 4711 --for 30s                          a program that runs already
 
 Schemes on one line: ACTION [sz_bytes=MIN..MAX] [nr_accesses=MIN..MAX] [age=MIN..MAX] [quota=TIME,SIZE,WINDOW]
-[weights=SIZE,FREQUENCY,AGE] [wmarks=METRIC,INTERVAL,HIGH,MID,LOW] [apply=TIME]. docs/guide/monitor.md has the keys of
+[weights=SIZE,FREQUENCY,AGE] [wmarks=METRIC,INTERVAL,HIGH,MID,LOW] [apply=TIME]. docs/reference/monitor.md has the keys of
 files, which may be TOML or the JSON of DAMON's user-space tool.")]
 #[command(args_conflicts_with_subcommands = true)]
 /// Monitor access patterns by regions, and run schemes on what is found

@@ -279,7 +279,11 @@ fn goal(args: &ReclaimArgs) -> Result<(Goal, Attributes), Failure> {
     let config = Config::parse(&text, &path.display().to_string())
         .map_err(|error| Failure::Usage(format!("bad configuration: {error}")))?;
     if config.schemes.is_empty() {
-        return Err(Failure::usage("no schemes", path.display(), "give one at least: docs/guide/monitor.md shows some"));
+        return Err(Failure::usage(
+            "no schemes",
+            path.display(),
+            "give one at least: docs/guide/monitor.md shows some",
+        ));
     }
     for (index, scheme) in config.schemes.iter().enumerate() {
         if let Some((key, reason)) = refusal(scheme) {

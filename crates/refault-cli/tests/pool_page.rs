@@ -1,5 +1,5 @@
-//! docs/guide/pool.md: each block of commands runs as it stands there, its metrics are those that are served, and the files
-//! of contrib/ load where the tools for them are installed.
+//! The guides to pools, hosts and watching: each block of commands runs as it stands there, the metrics of the reference
+//! are those that are served, and the files of contrib/ load where the tools for them are installed.
 
 mod common;
 
@@ -17,14 +17,14 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn page() -> String {
-    std::fs::read_to_string(root().join("docs/guide/pool.md")).expect("the page is there")
+fn page(name: &str) -> String {
+    std::fs::read_to_string(root().join("docs").join(name)).expect("the page is there")
 }
 
-/// The block of shell commands under a heading.
-fn block(heading: &str) -> String {
-    let page = page();
-    let (_, rest) = page.split_once(&format!("\n## {heading}\n")).expect("the heading is there");
+/// The first block of shell commands under a heading, or of a page.
+fn block(name: &str, heading: &str) -> String {
+    let page = page(name);
+    let (_, rest) = page.split_once(&format!("# {heading}\n")).expect("the heading is there");
     let (_, block) = rest.split_once("\n```sh\n").expect("a block");
     block.split("\n```").next().expect("a first part").to_owned()
 }
@@ -60,7 +60,7 @@ fn four_services_share_a_pool() {
     if skipped(&["bash", "redis-server", "memcached", "node", "python3"]) {
         return;
     }
-    let said = run(&block("Give four services 8 GiB together"));
+    let said = run(&block("guide/pool.md", "Many services in one memory"));
     let status = said.split("pool web: ").nth(1).unwrap_or_else(|| panic!("{said}"));
     for program in ["redis-server", "memcached", "node", "python3"] {
         assert!(status.contains(program), "{program} is not in {said}");
@@ -73,7 +73,7 @@ fn what_a_host_could_give_back_is_found() {
     if skipped(&["bash", "node"]) {
         return;
     }
-    let said = run(&block("Find what this host could give back"));
+    let said = run(&block("guide/host.md", "What a host could give back, and which hosts for which jobs"));
     assert!(said.contains("working set") && said.contains("would have gone in 3 s; nothing was changed"), "{said}");
 }
 
@@ -82,7 +82,7 @@ fn jobs_are_placed() {
     if skipped(&["bash", "awk", "sort", "python3"]) {
         return;
     }
-    let said = run(&block("Which hosts for these jobs"));
+    let said = run(&block("guide/host.md", "Which hosts for these jobs"));
     for name in ["\n sort ", "\n count ", "\n python ", " misses in all."] {
         assert!(said.contains(name), "{name} is not in {said}");
     }
@@ -96,7 +96,8 @@ fn metrics_are_served_as_the_page_lists_them() {
     if std::net::TcpListener::bind("127.0.0.1:7077").is_err() {
         return skip("somebody listens at port 7077");
     }
-    let all = block("Watch it in Grafana").replace(" | grep refault_pool_memory_bytes", "")
+    let all = block("guide/watch.md", "Watch programs in a terminal, a browser or Grafana")
+        .replace(" | grep refault_pool_memory_bytes", "")
         + &format!(
             "\nrefault run --quiet --pool watched --observe --max 8M -- python3 -c '{GOES_ROUND}' &
 for i in $(seq 40); do
@@ -109,7 +110,7 @@ cat metrics
         );
     let said = run(&all);
     assert!(said.contains("refault_pool_memory_bytes{pool=\"watched\"} 1073741824"), "{said}");
-    let page = page();
+    let page = page("reference/metrics.md");
     let listed = page.lines().filter_map(|line| line.strip_prefix("| `refault_")?.split('`').next());
     let listed: Vec<String> = listed.map(|name| format!("refault_{name}")).collect();
     let served: std::collections::BTreeSet<&str> =

@@ -92,10 +92,9 @@ fn rust_files() -> Vec<(String, String)> {
     names.lines().filter_map(|name| Some((name.to_owned(), text(name)?))).collect()
 }
 
-/// Programs are files, which editors know and compilers point into. Text that is made to be compiled is not a program.
-/// The library's page is compiled and run as a doctest; README's first screen is what it shows.
+/// The library's page is compiled and run as a doctest; the guide shows the same.
 #[test]
-fn readme_shows_the_rust_that_is_tested() {
+fn the_guide_shows_the_rust_that_is_tested() {
     let block = |page: &str| {
         let text = std::fs::read_to_string(root().join(page)).unwrap_or_else(|error| panic!("{page}: {error}"));
         let (_, rest) = text.split_once("\n```rust\n").unwrap_or_else(|| panic!("{page} has no Rust"));
@@ -103,9 +102,10 @@ fn readme_shows_the_rust_that_is_tested() {
         // What only a doctest needs is not shown.
         code.lines().filter(|line| !line.starts_with("# ")).map(|line| format!("{line}\n")).collect::<String>()
     };
-    assert_eq!(block("README.md"), block("crates/refault/README.md"));
+    assert_eq!(block("docs/guide/rust.md"), block("crates/refault/README.md"));
 }
 
+/// Programs are files, which editors know and compilers point into. Text that is made to be compiled is not a program.
 #[test]
 fn no_c_program_lives_in_a_rust_string() {
     // Draws by lot which headers each of some hundred files includes.

@@ -1,7 +1,7 @@
 //! The lab: many policies at many memory sizes over traces, miss-ratio curves, and published experiments run again.
 //!
 //! [`sweep`] replays a trace under every policy and size in two passes, [`curve`] finds how misses depend on memory,
-//! [`results`] writes what was found as CSV or JSON, [`experiments`] holds the published experiments, and
+//! [`own`] replays a policy that is not in the registry, [`results`] writes what was found as CSV or JSON, [`experiments`] holds the published experiments, and
 //! [`scenarios`] runs simulated machines described in files. Policies are
 //! named as on the command line ([`policies`]), amounts of memory too ([`size`]).
 //!
@@ -26,6 +26,7 @@ mod error;
 pub mod experiment;
 pub mod experiments;
 pub mod meminfo;
+pub mod own;
 pub mod policies;
 mod progress;
 pub mod results;

@@ -338,7 +338,7 @@ fn future(source: &dyn Accesses, sweep: &Sweep, layout: &Layout) -> Result<Optio
         let what = format!("{} (needs {})", source.name(), bytes_text(layout.accesses().saturating_mul(8)));
         return Err(LabError::request("not enough memory for opt to look ahead", what, remedy));
     }
-    let mut decoder = Decoder { reader: source.open()?, buffer: Vec::new(), accesses: 0 };
+    let mut decoder = Decoder::new(source)?;
     let mut block = Block::default();
     let mut pages = Vec::with_capacity(layout.accesses() as usize);
     loop {
@@ -359,7 +359,7 @@ fn feed(
     running: &mut [Running],
     progress: &dyn Progress,
 ) -> Result<(), LabError> {
-    let mut decoder = Decoder { reader: source.open()?, buffer: Vec::new(), accesses: 0 };
+    let mut decoder = Decoder::new(source)?;
     let mut block = Block::default();
     let mut next = Block::default();
     decoder.fill(layout, &mut block)?;
@@ -383,13 +383,14 @@ fn feed(
 
 /// Accesses that the simulations get at a time.
 #[derive(Default)]
-struct Block {
-    accesses: Vec<Access>,
+pub(crate) struct Block {
+    pub(crate) accesses: Vec<Access>,
     /// What each stands for; empty if the trace does not say.
     bytes: Vec<u64>,
 }
 
-struct Decoder {
+/// The second pass: entries as accesses to the ids of a layout.
+pub(crate) struct Decoder {
     reader: Box<dyn TraceReader>,
     buffer: Vec<refault_trace::Entry>,
     /// Handed out so far.
@@ -397,8 +398,12 @@ struct Decoder {
 }
 
 impl Decoder {
+    pub(crate) fn new(source: &dyn Accesses) -> Result<Decoder, LabError> {
+        Ok(Decoder { reader: source.open()?, buffer: Vec::new(), accesses: 0 })
+    }
+
     /// Replaces `block` by the next accesses; empty at the end.
-    fn fill(&mut self, layout: &Layout, block: &mut Block) -> Result<(), LabError> {
+    pub(crate) fn fill(&mut self, layout: &Layout, block: &mut Block) -> Result<(), LabError> {
         block.accesses.clear();
         block.bytes.clear();
         while block.accesses.len() < BLOCK_ACCESSES {
