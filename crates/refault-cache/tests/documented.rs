@@ -10,8 +10,8 @@ mod example {
 
 #[test]
 fn the_example_of_the_page_runs() {
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/cache.md"))
-        .expect("the page");
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/cache.md")).expect("the page");
     assert!(page.contains(&format!("```rust\n{}```", include_str!("shown/read.rs"))), "it shows another one");
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let bytes: Vec<u8> = (0..200_000u32).map(|at| (at % 251) as u8).collect();

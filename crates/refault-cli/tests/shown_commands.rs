@@ -1,6 +1,6 @@
-//! The commands that README.md and docs/guide/compare.md show, as they stand there, with the files that their text speaks
-//! of.
+//! The commands that README and the guides show, as they stand there, with the files that their text speaks of.
 //!
+//! Blocks marked `sh` are run; those that no test can run (docker, `kubectl`, an installation) are marked `console`.
 //! README's first block is not among them: CI runs it, and it holds these tests.
 
 mod common;
@@ -11,11 +11,8 @@ use std::process::Command;
 use common::{skipped, text};
 use tempfile::TempDir;
 
-/// What README's table calls `program`: uses some memory for a second.
+/// What the table of commands calls `program`: uses some memory for a second.
 const PROGRAM: &str = include_str!("c/two_seconds.c");
-
-/// The twelve lines with `<regex>` of README's compiler.
-const WORDS: &str = include_str!("c/count_words.cc");
 
 const MACHINE: &str = r#"[machine]
 memory = "4M"
@@ -63,6 +60,30 @@ fn table(page: &str) -> Vec<&str> {
         .flat_map(|row| row.split('`').skip(1).step_by(2))
         .filter(|code| code.starts_with("refault "))
         .collect()
+}
+
+/// Pages whose blocks run here, with the programs that they need. `true`: takes a minute or more, which only CI spends.
+const PAGES: [(&str, &[&str], bool); 11] = [
+    ("README.md", &["python3"], true),
+    ("docs/start.md", &["python3"], true),
+    ("docs/guide/production.md", &["python3"], true),
+    ("docs/guide/containers.md", &["python3"], false),
+    ("docs/guide/heaps.md", &["node"], false),
+    ("docs/guide/monitor.md", &["python3"], false),
+    ("docs/guide/overhead.md", &[], false),
+    ("docs/guide/privileges.md", &[], false),
+    ("docs/guide/static.md", &["python3"], false),
+    ("docs/guide/troubleshooting.md", &[], false),
+    ("docs/explain/experiments.md", &[], false),
+];
+
+/// Pages whose blocks other tests run.
+const ELSEWHERE: [&str; 4] =
+    ["docs/guide/compare.md", "docs/guide/host.md", "docs/guide/pool.md", "docs/guide/watch.md"];
+
+/// A block as it is shown, but for commands that measure for minutes.
+fn lines_in_seconds(block: &str) -> String {
+    block.lines().map(|line| in_seconds(line) + "\n").collect()
 }
 
 /// A command as it is shown, or, if it measures for minutes, with the options of [`MEASURES`].
@@ -117,12 +138,12 @@ impl Place {
 }
 
 #[test]
-fn every_command_in_the_table_of_readme_runs() {
+fn every_command_in_the_table_of_commands_runs() {
     if skipped(&["bash", "gcc"]) {
         return;
     }
-    let readme = page("README.md");
-    let commands = table(&readme);
+    let page = page("docs/README.md");
+    let commands = table(&page);
     assert!(commands.len() >= 15, "only {commands:?}");
     let place = Place::new();
     place.write("machine.toml", MACHINE);
@@ -151,21 +172,51 @@ fn too_long() -> bool {
     !required
 }
 
-#[test]
-fn readme_finds_out_what_a_compiler_needs() {
-    if too_long() || skipped(&["bash", "g++"]) {
-        return;
+/// Runs the blocks of the pages of [`PAGES`] that take as long as this says.
+fn run_pages(takes_long: bool) {
+    for (name, needs, _) in PAGES.iter().filter(|(_, _, long)| *long == takes_long) {
+        if skipped(&[&["bash"], *needs].concat()) {
+            continue;
+        }
+        let page = page(name);
+        let blocks = blocks(&page);
+        let shown = blocks.iter().skip(usize::from(*name == "README.md"));
+        let place = Place::new();
+        place.write("analysis.py", "words = [str(n) for n in range(200_000)]\nfor _ in range(20): words.sort()\n");
+        let mut count = 0;
+        for block in shown {
+            place.run(&lines_in_seconds(block));
+            count += 1;
+        }
+        assert!(count > 0, "{name} shows no command any more: take it off the list");
     }
-    let readme = page("README.md");
-    let blocks = blocks(&readme);
-    let [_, size, compiler] = blocks[..] else { panic!("README has other blocks now: {blocks:?}") };
-    let place = Place::new();
-    place.write("analysis.py", "words = [str(n) for n in range(200_000)]\nfor _ in range(20): words.sort()\n");
-    place.run(&in_seconds(size));
-    assert!(place.directory.path().join("size.html").exists());
-    place.write("words.cpp", WORDS);
-    let said = place.run(compiler);
-    assert!(said.contains("misses beyond first touches") && said.contains("resident"), "{said}");
+}
+
+#[test]
+fn what_the_guides_show_runs() {
+    run_pages(false);
+}
+
+#[test]
+fn what_readme_and_the_first_guides_show_runs() {
+    if !too_long() {
+        run_pages(true);
+    }
+}
+
+#[test]
+fn every_page_that_shows_commands_is_run() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let known: Vec<&str> = PAGES.iter().map(|page| page.0).chain(ELSEWHERE).collect();
+    for folder in ["docs", "docs/guide", "docs/explain", "docs/reference", "docs/reference/policies"] {
+        for entry in std::fs::read_dir(root.join(folder)).expect("the folder is there") {
+            let name = format!("{folder}/{}", entry.expect("an entry").file_name().to_string_lossy());
+            if name.ends_with(".md") {
+                let shows = !blocks(&page(&name)).is_empty();
+                assert_eq!(shows, known.contains(&name.as_str()), "{name}: shown commands and those that run differ");
+            }
+        }
+    }
 }
 
 /// What the tutorial records, and what a test records in its place: the same program, doing a sixth of it.
