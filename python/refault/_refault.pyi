@@ -18,7 +18,7 @@ class Trace:
         kind: str | None = None,
         name: str | None = None,
         block_bytes: int | None = None,
-        objects_have_sizes: bool = False,
+        objects_have_sizes: bool | None = None,
         collapse: bool = False,
     ) -> Trace: ...
     @staticmethod

@@ -30,7 +30,9 @@ class Trace:
     name : str, optional
         What the trace is called in tables; the file's name, or ``"array"``.
     format, block_bytes, objects_have_sizes, collapse : optional
-        As ``--format``, ``--block-bytes``, ``--objects-have-sizes`` and ``--collapse`` of the command. Only with a path.
+        As ``--trace-format``, ``--block-bytes``, ``--objects-have-sizes`` and ``--collapse`` of the command;
+        ``objects_have_sizes=False`` is ``--objects-one-page-each``. Without either, objects have as many pages as their
+        sizes need if the trace says sizes. Only with a path.
 
     Raises
     ------
@@ -49,7 +51,7 @@ class Trace:
         name: str | None = None,
         format: str | None = None,
         block_bytes: int | None = None,
-        objects_have_sizes: bool = False,
+        objects_have_sizes: bool | None = None,
         collapse: bool = False,
     ) -> None:
         if isinstance(source, (str, PathLike)):
@@ -59,7 +61,7 @@ class Trace:
                 source, format, kind, name, block_bytes, objects_have_sizes, collapse
             )
             return
-        if format is not None or block_bytes is not None or objects_have_sizes or collapse:
+        if format is not None or block_bytes is not None or objects_have_sizes is not None or collapse:
             raise ValueError("format, block_bytes, objects_have_sizes and collapse are for files, not for arrays")
         written = None if writes is None else np.ascontiguousarray(writes, dtype=np.bool_)
         self._native = _refault.Trace.from_array(_page_numbers(source), written, kind or "anon", name or "array")

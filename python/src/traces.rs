@@ -8,7 +8,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use refault::lab::sweep::layout_of;
-use refault::trace::{BLOCK_ENTRIES, Entry, Format, Kind, OpenTrace, Options, Part, Source, TraceError, TraceReader};
+use refault::trace::{
+    BLOCK_ENTRIES, Entry, Format, Kind, ObjectsAs, OpenTrace, Options, Part, Source, TraceError, TraceReader,
+};
 
 use crate::decoded::{Decoded, Shared};
 use crate::errors::trace_error;
@@ -37,14 +39,14 @@ impl Trace {
 impl Trace {
     /// A file in any format that the command reads.
     #[staticmethod]
-    #[pyo3(signature = (path, format=None, kind=None, name=None, block_bytes=None, objects_have_sizes=false, collapse=false))]
+    #[pyo3(signature = (path, format=None, kind=None, name=None, block_bytes=None, objects_have_sizes=None, collapse=false))]
     fn from_file(
         path: PathBuf,
         format: Option<&str>,
         kind: Option<&str>,
         name: Option<String>,
         block_bytes: Option<u32>,
-        objects_have_sizes: bool,
+        objects_have_sizes: Option<bool>,
         collapse: bool,
     ) -> PyResult<Trace> {
         let format = format
@@ -58,7 +60,12 @@ impl Trace {
         if block_bytes.is_some_and(|bytes| !(1..=4096).contains(&bytes)) {
             return Err(PyValueError::new_err("block_bytes is from 1 to 4096"));
         }
-        let options = Options { format, kind, name, block_bytes, objects_have_sizes, collapse, ..Options::default() };
+        let objects = match objects_have_sizes {
+            Some(true) => ObjectsAs::Sized,
+            Some(false) => ObjectsAs::OnePageEach,
+            None => ObjectsAs::SizedIfKnown,
+        };
+        let options = Options { format, kind, name, block_bytes, objects, collapse, ..Options::default() };
         let source = Source::file(path, options);
         source.open().map_err(trace_error)?; // A wrong path or format is said here, not in the middle of the work.
         Ok(Trace::of(source))

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::source::{RunsArgs, SourceArgs};
+use crate::source::{RunsArgs, SourceArgs, say_remarks};
 use crate::tables;
 use refault_console::{Contents, Failure, Format, Progress, say, with_output};
 use refault_lab::policies::{all_policies, names_best, parse_policies};
@@ -87,6 +87,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
         None => run_all(&sources, &plan, &Progress::new("comparing"))?,
         Some(address) => crate::dask::run_there(address, &sources, &plan)?,
     };
+    results.iter().for_each(|trace| say_remarks(&trace.trace, &trace.reading));
     let verdict = judge(&results, &args.baseline);
     if names_best(&args.policies) {
         keep_best(&mut results, &verdict);
@@ -94,7 +95,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     with_output(out, |out| match format {
         Format::Table => {
             tables::write_table(out, &results, timing)?;
-            tables::write_verdict(out, &verdict, results.len())
+            tables::write_verdict(out, &verdict, &results)
         }
         Format::Csv => write_csv(out, &results, timing),
         Format::Json => write_json(out, &results, &verdict.to_json(), timing),

@@ -13,7 +13,7 @@ use refault_console::Failure;
 use refault_lab::results::read_json;
 use refault_lab::size::Size;
 use refault_lab::sweep::{Sweep, TraceRuns, WarmUp};
-use refault_trace::{CsvColumns, Options, Source};
+use refault_trace::{CsvColumns, ObjectsAs, Options, Source};
 use serde_json::{Map, Value, json};
 
 /// Names another interpreter than the one of [`PYTHON`].
@@ -109,6 +109,11 @@ fn travelling(source: &Source) -> Result<Value, Failure> {
         Source::File { options, .. } if options.columns != CsvColumns::default() => {
             stays("a choice of columns", "--columns")
         }
+        Source::File { options, .. } if options.strict => stays("refusing remarks", "--strict"),
+        Source::File { options, .. } if options.file_order => stays("the order of the file", "--file-order"),
+        Source::File { options, .. } if options.skip_size_zero => {
+            stays("leaving records of size 0 out", "--skip-size-zero")
+        }
         Source::File { options, .. } if options.skip_instructions => {
             stays("leaving instructions out", "--skip-instructions")
         }
@@ -129,7 +134,14 @@ fn file(path: &Path, options: &Options, source: &Source) -> Result<Map<String, V
     put("format", options.format.map(|format| json!(format.name())));
     put("kind", options.kind.map(|kind| json!(kind.name())));
     put("block_bytes", options.block_bytes.map(|bytes| json!(bytes)));
-    put("objects_have_sizes", options.objects_have_sizes.then_some(json!(true)));
+    put(
+        "objects_have_sizes",
+        match options.objects {
+            ObjectsAs::Sized => Some(json!(true)),
+            ObjectsAs::OnePageEach => Some(json!(false)),
+            ObjectsAs::SizedIfKnown => None,
+        },
+    );
     put("collapse", options.collapse.then_some(json!(true)));
     Ok(trace)
 }

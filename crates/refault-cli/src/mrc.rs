@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::source::{RunsArgs, SourceArgs};
+use crate::source::{RunsArgs, SourceArgs, memory_text, say_remarks};
 use refault_console::text::number;
 use refault_console::text::{align_numbers, grouped, percent_format, plain_table};
 use refault_console::{Contents, Failure, Format, Progress, Share, say, with_output};
@@ -13,7 +13,7 @@ use refault_core::policy::FrontEnd;
 use refault_core::policy::registry::{Fact, PolicySpec};
 use refault_lab::curve::{Curve, CurvePlan, SAMPLES, Sampling, TraceCurves, curves, default_sizes};
 use refault_lab::policies::{names_best, parse_policies};
-use refault_lab::size::{PAGE_BYTES, Size, pages_text};
+use refault_lab::size::{PAGE_BYTES, Size};
 use refault_lab::sweep::{jobs, memory_budget};
 use refault_trace::Source;
 
@@ -81,6 +81,7 @@ pub fn run(args: &MrcArgs) -> Result<(), Failure> {
             let sizes = sizes_of(&trace, args);
             keep_best(&mut trace, &sizes);
         }
+        say_remarks(&trace.trace, &trace.reading);
         traces.push(trace);
     }
     with_output(out, |out| match format {
@@ -153,9 +154,12 @@ fn write_table(out: &mut dyn Write, traces: &[TraceCurves], args: &MrcArgs) -> s
             trace.trace,
             grouped(trace.accesses),
             grouped(trace.distinct_pages),
-            pages_text(trace.distinct_pages),
+            memory_text(&trace.reading, trace.distinct_pages),
             percent_format(std::iter::once(trace.first_touches()))(trace.first_touches())
         )?;
+        if let Some(note) = trace.reading.note() {
+            writeln!(out, "{note}")?;
+        }
         let sizes = sizes_of(trace, args);
         for (part, curves) in trace.curves.chunks(MAX_COLUMNS).enumerate() {
             if part > 0 {
@@ -191,7 +195,7 @@ fn write_curves(out: &mut dyn Write, trace: &TraceCurves, curves: &[Curve], size
             None => percent(curve.at(pages)),
             Some(error) => format!("{} ±{}", percent(curve.at(pages)), percent(half_interval(error))),
         });
-        table.add_row([pages_text(pages), grouped(pages)].into_iter().chain(ratios));
+        table.add_row([memory_text(&trace.reading, pages), grouped(pages)].into_iter().chain(ratios));
     }
     align_numbers(&mut table);
     for line in table.lines() {
@@ -208,7 +212,7 @@ pub fn answer(trace: &TraceCurves, curve: &Curve, ratios: &[f64]) -> Vec<String>
     for ratio in ratios {
         let percent = format!("≤ {} %", number(ratio * 100.0));
         match curve.memory_for(goal(trace, ratios, *ratio)) {
-            Some(point) => lines.push(format!("{} gives {percent}", pages_text(point.memory_pages))),
+            Some(point) => lines.push(format!("{} gives {percent}", memory_text(&trace.reading, point.memory_pages))),
             None => unreached.push(percent),
         }
     }
@@ -218,7 +222,8 @@ pub fn answer(trace: &TraceCurves, curve: &Curve, ratios: &[f64]) -> Vec<String>
     lines.push(match curve.knee(trace.distinct_pages, trace.first_touches()) {
         Some(knee) => {
             let percent = percent_format(std::iter::once(knee.miss_ratio));
-            format!("the knee is at {} ({} % misses in all)", pages_text(knee.memory_pages), percent(knee.miss_ratio))
+            let memory = memory_text(&trace.reading, knee.memory_pages);
+            format!("the knee is at {memory} ({} % misses in all)", percent(knee.miss_ratio))
         }
         None => "there is no knee below the whole footprint".to_string(),
     });
@@ -302,7 +307,15 @@ fn write_csv(out: &mut dyn Write, traces: &[TraceCurves], args: &MrcArgs) -> std
 fn write_json(out: &mut dyn Write, traces: &[TraceCurves], args: &MrcArgs) -> std::io::Result<()> {
     let curves: Vec<Value> =
         traces.iter().flat_map(|trace| trace.curves.iter().map(move |curve| json_curve(trace, curve, args))).collect();
-    serde_json::to_writer(&mut *out, &json!({ "curves": curves }))?;
+    let readings: Vec<Value> = traces
+        .iter()
+        .map(|trace| {
+            let mut reading = trace.reading.to_json();
+            reading["trace"] = json!(trace.trace);
+            reading
+        })
+        .collect();
+    serde_json::to_writer(&mut *out, &json!({ "curves": curves, "traces": readings }))?;
     writeln!(out)
 }
 

@@ -20,6 +20,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use refault_console::{Failure, Output};
 use refault_lab::size::PAGE_BYTES;
+use refault_trace::Reading;
 
 pub use comparison::write_comparison;
 pub use curves::write_curves;
@@ -62,6 +63,26 @@ fn name_parts(trace: &str) -> (&str, String) {
         Some((name, parameters)) => (name, parameters.replace(',', ", ")),
         None => (trace, String::new()),
     }
+}
+
+/// What was left out or assumed of a trace, and what its objects were taken for.
+fn read_as(reading: &Reading) -> Markup {
+    html! {
+        @if let Some(note) = reading.note() { p.note { (note) } }
+        @if !reading.remarks.is_empty() {
+            ul.note { @for remark in &reading.remarks { li { (remark.to_string()) } } }
+        }
+    }
+}
+
+/// The unit of an axis of memory: MiB, or objects where each is a page whatever its size.
+fn memory_unit(reading: &Reading) -> &'static str {
+    if reading.counts_objects() { "objects" } else { "MiB" }
+}
+
+/// Pages in the unit of [`memory_unit`].
+fn memory(reading: &Reading, pages: u64) -> f64 {
+    if reading.counts_objects() { pages as f64 } else { mib(pages) }
 }
 
 /// Pages of 4 KiB as MiB.

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use refault_console::{Failure, Outputs, ResultArgs};
-use refault_trace::{CsvColumns, Format, Kind, Options, Part, Source, WorkloadSpec};
+use refault_console::text::grouped;
+use refault_console::{Failure, Outputs, ResultArgs, say};
+use refault_lab::size::pages_text;
+use refault_trace::{CsvColumns, Format, Kind, ObjectsAs, Options, Part, Reading, Source, TimeUnit, WorkloadSpec};
 
 /// The workloads of a comparison that names none: small, each with one thing to show.
 pub const BUILT_IN: [&str; 6] = [
@@ -47,13 +49,27 @@ pub struct ReadArgs {
     /// The format of the traces [default: by name and first bytes]
     #[arg(long, value_name = "FORMAT", value_parser = trace_format, help_heading = READING)]
     trace_format: Option<Format>,
-    /// CSV columns by name or number: page=, address=, offset=, block=, object=, size=, count=, operation=, kind=,
-    /// time=; size= alone reads none [default: the usual names]
+    /// CSV columns by name or number: page=, address=, offset=, block=, object=, device=, size=, key_size=, count=,
+    /// operation=, kind=, ttl=, time= (or time_s=, time_ms=, time_us=, time_ns=, filetime=), unread=; size= alone reads
+    /// none; device=1+2 is named by two together [default: the usual names]
     #[arg(long, value_name = "COLUMN=NAME,…", value_delimiter = ',', value_parser = csv_column, help_heading = READING)]
     columns: Vec<(CsvField, String)>,
-    /// An object has as many pages of its own as its size needs [default: one page each]
-    #[arg(long, help_heading = READING)]
+    /// An object has as many pages of its own as its size needs; one without a size is an error [default where memory is
+    /// sized: if the trace says sizes; of trace info and convert: one page each]
+    #[arg(long, help_heading = READING, conflicts_with = "objects_one_page_each")]
     objects_have_sizes: bool,
+    /// An object is one page, whatever its size; memory is then a number of objects
+    #[arg(long, help_heading = READING)]
+    objects_one_page_each: bool,
+    /// Leave out records of objects of size 0, as libCacheSim does [default: they are accesses]
+    #[arg(long, help_heading = READING)]
+    skip_size_zero: bool,
+    /// Take the order of the file where its times go back [default: put in order by time, or refuse]
+    #[arg(long, help_heading = READING)]
+    file_order: bool,
+    /// Refuse a trace of which anything was left out, reordered or assumed [default: say so, a line each]
+    #[arg(long, help_heading = READING)]
+    strict: bool,
     /// Bytes of the unit that block numbers count in; 512 folds disk blocks into pages [default: a page each]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=4096), help_heading = READING)]
     block_bytes: Option<u32>,
@@ -88,18 +104,21 @@ enum CsvField {
     Offset,
     Block,
     Object,
+    Device,
     Size,
+    KeySize,
     Count,
     Operation,
     Kind,
-    Time,
+    Ttl,
+    Time(Option<TimeUnit>),
+    Unread,
 }
 
 /// Which accesses a command runs over.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SourceArgs {
-    /// Trace files; '-' is standard input. Formats: .u64, .rft, oracleGeneral, CSV, lackey, text, ARC .lis, MSR,
-    /// blkparse, perf, Twitter, vscsi, damo; .zst and .gz too
+    /// Trace files; '-' is standard input; formats as in 'refault trace --help', packed by zstd, gzip, xz or lz4 too
     #[arg(value_name = "TRACE")]
     positional: Vec<PathBuf>,
     /// The same as an option; repeat for more
@@ -116,11 +135,18 @@ pub struct SourceArgs {
 }
 
 impl ReadArgs {
-    /// The same as the trace library wants it.
-    pub fn options(&self) -> Options {
+    /// The same as the trace library wants it; `unsaid` is what objects are if no option says it.
+    pub fn options(&self, unsaid: ObjectsAs) -> Options {
         let mut columns = CsvColumns::default();
         for (field, name) in &self.columns {
             let column = match field {
+                CsvField::Unread => {
+                    columns.unread.push(name.clone());
+                    continue;
+                }
+                CsvField::Device => &mut columns.device,
+                CsvField::KeySize => &mut columns.key_size,
+                CsvField::Ttl => &mut columns.ttl,
                 CsvField::Page => &mut columns.page,
                 CsvField::Address => &mut columns.address,
                 CsvField::Offset => &mut columns.offset,
@@ -130,7 +156,10 @@ impl ReadArgs {
                 CsvField::Size => &mut columns.size,
                 CsvField::Operation => &mut columns.operation,
                 CsvField::Kind => &mut columns.kind,
-                CsvField::Time => &mut columns.time,
+                CsvField::Time(unit) => {
+                    columns.time_unit = *unit;
+                    &mut columns.time
+                }
             };
             *column = Some(name.clone());
         }
@@ -139,7 +168,14 @@ impl ReadArgs {
             kind: self.kind.map(Kind::from),
             columns,
             block_bytes: self.block_bytes,
-            objects_have_sizes: self.objects_have_sizes,
+            objects: match (self.objects_have_sizes, self.objects_one_page_each) {
+                (true, _) => ObjectsAs::Sized,
+                (false, true) => ObjectsAs::OnePageEach,
+                (false, false) => unsaid,
+            },
+            skip_size_zero: self.skip_size_zero,
+            file_order: self.file_order,
+            strict: self.strict,
             skip_instructions: self.skip_instructions,
             collapse: self.collapse,
             ..Options::default()
@@ -152,8 +188,8 @@ impl ReadArgs {
     }
 
     /// A file, read as asked for; `-` is standard input, which is stored first if it is to be read `again`.
-    pub fn file(&self, path: &Path, again: bool) -> Result<Source, Failure> {
-        let mut options = self.options();
+    pub fn file(&self, path: &Path, again: bool, unsaid: ObjectsAs) -> Result<Source, Failure> {
+        let mut options = self.options(unsaid);
         if path.as_os_str() != "-" {
             return Ok(Source::file(path, options).part(self.part()));
         }
@@ -166,15 +202,22 @@ impl ReadArgs {
     /// Fails if an option has no effect on any of the sources.
     pub fn check_effect(&self, sources: &[Source]) -> Result<(), Failure> {
         let mut formats = Vec::new();
-        let objects = [Format::OracleGeneral, Format::Csv, Format::Twitter];
-        let blocks = [Format::OracleGeneral, Format::Csv, Format::Lis];
-        let checks: [(&str, bool, &[Format]); 4] = [
-            ("--skip-instructions", self.skip_instructions, &[Format::Lackey]),
+        let objects = [Format::OracleGeneral, Format::Lcs, Format::Csv, Format::Twitter, Format::Tr, Format::Ibm];
+        let all_objects = [&objects[..], &[Format::Keys, Format::Redis]].concat();
+        let blocks = [Format::OracleGeneral, Format::Csv, Format::Lis, Format::Spc, Format::Tencent];
+        let checks: [(&str, bool, &[Format]); 6] = [
+            ("--skip-instructions", self.skip_instructions, &[Format::Lackey, Format::Dinero]),
+            ("--objects-one-page-each", self.objects_one_page_each, &all_objects),
+            ("--skip-size-zero", self.skip_size_zero, &objects),
             ("--columns", !self.columns.is_empty(), &[Format::Csv]),
             ("--objects-have-sizes", self.objects_have_sizes, &objects),
             ("--block-bytes", self.block_bytes.is_some(), &blocks),
         ];
-        let given = [("--trace-format", self.trace_format.is_some()), ("--collapse", self.collapse)];
+        let given = [
+            ("--trace-format", self.trace_format.is_some()),
+            ("--collapse", self.collapse),
+            ("--file-order", self.file_order),
+        ];
         let none_given = checks.iter().all(|(_, given, _)| !given) && given.iter().all(|(_, given)| !given);
         // Looking at a pipe would take from it.
         if none_given || sources.iter().any(is_unknown_pipe) {
@@ -192,6 +235,22 @@ impl ReadArgs {
             }
             None => Ok(()),
         }
+    }
+}
+
+/// Says on standard error what was left out or assumed of a trace, a line each.
+pub fn say_remarks(trace: &str, reading: &Reading) {
+    for remark in &reading.remarks {
+        say(format_args!("{trace}: {remark}"));
+    }
+}
+
+/// An amount of memory for people: bytes, or a number of objects where objects of whatever size are a page each.
+pub fn memory_text(reading: &Reading, pages: u64) -> String {
+    match (reading.counts_objects(), pages) {
+        (false, _) => pages_text(pages),
+        (true, 1) => "1 object".to_owned(),
+        (true, objects) => format!("{} objects", grouped(objects)),
     }
 }
 
@@ -248,7 +307,7 @@ impl SourceArgs {
         let mut sources = Vec::new();
         for path in &files {
             outputs.reads(path);
-            sources.push(self.read.file(path, true)?);
+            sources.push(self.read.file(path, true, ObjectsAs::SizedIfKnown)?);
         }
         name_apart(&mut sources);
         for text in &self.workloads {
@@ -346,11 +405,21 @@ fn csv_column(text: &str) -> Result<(CsvField, String), String> {
         "object" => CsvField::Object,
         "count" => CsvField::Count,
         "size" => CsvField::Size,
+        "device" => CsvField::Device,
+        "key_size" => CsvField::KeySize,
         "operation" => CsvField::Operation,
         "kind" => CsvField::Kind,
-        "time" => CsvField::Time,
+        "ttl" => CsvField::Ttl,
+        "unread" => CsvField::Unread,
+        "time" => CsvField::Time(None),
+        "time_s" => CsvField::Time(Some(TimeUnit::Seconds)),
+        "time_ms" => CsvField::Time(Some(TimeUnit::Milliseconds)),
+        "time_us" => CsvField::Time(Some(TimeUnit::Microseconds)),
+        "time_ns" => CsvField::Time(Some(TimeUnit::Nanoseconds)),
+        "filetime" => CsvField::Time(Some(TimeUnit::FileTime)),
         _ => {
-            let known = "page, address, offset, block, object, size, count, operation, kind and time";
+            let known = "page, address, offset, block, object, device, size, key_size, count, operation, kind, ttl, time, \
+                         time_s, time_ms, time_us, time_ns, filetime and unread";
             return Err(format!("columns are {known}"));
         }
     };

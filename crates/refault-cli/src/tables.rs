@@ -9,6 +9,8 @@ use refault_lab::size::pages_text;
 use refault_lab::sweep::{Run, TraceRuns};
 use refault_lab::verdict::{Best, Overall, Saved, Verdict};
 
+use crate::source::memory_text;
+
 /// Equally good policies named in a sentence, at most.
 const MAX_NAMED: usize = 4;
 
@@ -25,8 +27,11 @@ pub fn write_table(out: &mut dyn Write, results: &[TraceRuns], timing: bool) -> 
             trace.trace,
             grouped(trace.accesses),
             grouped(trace.distinct_pages),
-            pages_text(trace.distinct_pages)
+            memory_text(&trace.reading, trace.distinct_pages)
         )?;
+        if let Some(note) = trace.reading.note() {
+            writeln!(out, "{note}")?;
+        }
         let table = if sizes.len() > 1 {
             figure_table(trace, &sizes, Run::miss_ratio, true)
         } else {
@@ -61,7 +66,7 @@ fn byte_ratio(run: &Run) -> f64 {
 fn figure_table(trace: &TraceRuns, sizes: &[u64], figure: fn(&Run) -> f64, mark: bool) -> Table {
     let mut table = plain_table();
     let mut header = vec!["policy".to_string()];
-    header.extend(sizes.iter().map(|pages| pages_text(*pages)));
+    header.extend(sizes.iter().map(|pages| memory_text(&trace.reading, *pages)));
     table.set_header(header);
     let fewest = |pages: u64| {
         let runs = trace.runs.iter().filter(|run| run.memory_pages == pages && !run.needs_future);
@@ -94,8 +99,12 @@ fn counter_table(trace: &TraceRuns, timing: bool) -> Table {
     for run in &trace.runs {
         let counters = &run.outcome.counters;
         let bytes = sized.then(|| run.bytes.map_or(String::new(), |bytes| percent(bytes.miss_ratio())));
-        let misses =
-            [run.policy.clone(), pages_text(run.memory_pages), grouped(run.outcome.misses), percent(run.miss_ratio())];
+        let misses = [
+            run.policy.clone(),
+            memory_text(&trace.reading, run.memory_pages),
+            grouped(run.outcome.misses),
+            percent(run.miss_ratio()),
+        ];
         let counted = [
             grouped(counters.workingset_refault_anon + counters.workingset_refault_file),
             grouped(counters.pgscan),
@@ -110,16 +119,20 @@ fn counter_table(trace: &TraceRuns, timing: bool) -> Table {
     table
 }
 
-/// Writes what a comparison of so many `traces` comes to: a sentence per trace and size, and over several traces a
-/// table.
-pub fn write_verdict(out: &mut dyn Write, verdict: &Verdict, traces: usize) -> std::io::Result<()> {
+/// Writes what a comparison comes to: a sentence per trace and size, and over several traces a table.
+pub fn write_verdict(out: &mut dyn Write, verdict: &Verdict, results: &[TraceRuns]) -> std::io::Result<()> {
+    let traces = results.len();
+    let memory = |trace: &str, pages: u64| {
+        let found = results.iter().find(|runs| runs.trace == trace);
+        found.map_or_else(|| pages_text(pages), |runs| memory_text(&runs.reading, pages))
+    };
     if verdict.best.iter().all(|best| best.compared < 2) {
         return Ok(());
     }
     writeln!(out, "\nVerdict, without knowing the future:")?;
     for best in &verdict.best {
         let place = if traces > 1 { format!("{}, ", best.trace) } else { String::new() };
-        writeln!(out, "  {place}{}: {}", pages_text(best.memory_pages), sentence(best, &verdict.baseline))?;
+        writeln!(out, "  {place}{}: {}", memory(&best.trace, best.memory_pages), sentence(best, &verdict.baseline))?;
     }
     if verdict.overall.is_empty() {
         return Ok(());
@@ -138,7 +151,7 @@ pub fn write_verdict(out: &mut dyn Write, verdict: &Verdict, traces: usize) -> s
             })
         });
         let (_, trace, pages) = &against[0].worst;
-        let last = [format!("{mean_rank:.1}"), format!("{} of {trace}", pages_text(*pages))];
+        let last = [format!("{mean_rank:.1}"), format!("{} of {trace}", memory(trace, *pages))];
         table.add_row([policy.clone()].into_iter().chain(cells).chain(last));
     }
     align_numbers(&mut table);

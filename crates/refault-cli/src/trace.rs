@@ -12,9 +12,10 @@ use refault_console::Failure;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Read: .u64 (little-endian 64-bit entries: page number in bits 0-55, write in bit 56, kind in bits 57-58), .rft,
-oracleGeneral (libCacheSim), CSV with named columns, Valgrind lackey (--trace-mem=yes), text with one number per line,
-ARC .lis, MSR-Cambridge CSV; each also as .zst or .gz. Block traces are split into pages of 4 KiB.
+Read: u64 (little-endian 64-bit entries: page number in bits 0-55, write in bit 56, kind in bits 57-58), rft, CSV with
+named columns; libCacheSim's oracleGeneral and LCS; webcachesim's tr; Twitter, IBM object store; MSR, Alibaba, Tencent,
+SPC, SYSTOR, vscsi; blkparse, fio's iolog, perf, damo, Valgrind's lackey, Dinero, Pin; redis-cli monitor; keys or page
+numbers, one per line; each also packed by zstd, gzip, xz or lz4. Block traces are split into pages of 4 KiB.
 
 Examples:
   refault trace info app.u64.zst

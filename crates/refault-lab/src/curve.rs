@@ -23,7 +23,7 @@ use refault_trace::page_ids::LooseIds;
 use refault_trace::reuse::{DistanceHistogram, ReuseDistances};
 use refault_trace::reuse_parts::{JoinedParts, Part};
 use refault_trace::shards::{PageSample, SampledCurve, Shards};
-use refault_trace::{BLOCK_ENTRIES, Entry};
+use refault_trace::{BLOCK_ENTRIES, Entry, Reading};
 
 use crate::error::LabError;
 use crate::progress::Progress;
@@ -99,6 +99,8 @@ pub struct TraceCurves {
     pub accesses: u64,
     /// Distinct pages in it; each is missed once at least.
     pub distinct_pages: u64,
+    /// What was left out or assumed, and what objects were taken for.
+    pub reading: Reading,
     /// How the pages were sampled; `None` if nothing is estimated.
     pub sampling: Option<Sampling>,
     /// One a policy.
@@ -224,6 +226,7 @@ pub fn lru_curve(source: &Source, jobs: usize, progress: &dyn Progress) -> Resul
         trace: source.name(),
         accesses,
         distinct_pages: histogram.cold(),
+        reading: Reading::of(&*pages.reader),
         sampling: None,
         curves: vec![Curve { policy: "lru".into(), points: points_of(&histogram), complete: true, wall }],
     })
@@ -322,8 +325,9 @@ pub fn sampled_lru_curve(
     progress: &dyn Progress,
 ) -> Result<TraceCurves, LabError> {
     let start = Instant::now();
-    let curve = draw(source, Shards::new(sampling.rate, SAMPLES as usize, sampling.seed), progress)?;
-    curve_of_samples(source.name(), sampling, &curve, sizes, start.elapsed())
+    let (curve, reading) = draw(source, Shards::new(sampling.rate, SAMPLES as usize, sampling.seed), progress)?;
+    let curves = curve_of_samples(source.name(), sampling, &curve, sizes, start.elapsed())?;
+    Ok(TraceCurves { reading, ..curves })
 }
 
 /// One of `parts` parts, without a page in common, of a sample of a trace's pages: what a machine does whose fellows
@@ -340,17 +344,17 @@ pub fn draw_part(
     progress: &dyn Progress,
 ) -> Result<SampledCurve, LabError> {
     let sample = PageSample::parts(sampling.rate, sampling.seed, parts).nth(part as usize);
-    draw(source, Shards::of(sampling.rate / f64::from(parts.max(1)), sample), progress)
+    Ok(draw(source, Shards::of(sampling.rate / f64::from(parts.max(1)), sample), progress)?.0)
 }
 
-fn draw(source: &Source, mut shards: Shards, progress: &dyn Progress) -> Result<SampledCurve, LabError> {
+fn draw(source: &Source, mut shards: Shards, progress: &dyn Progress) -> Result<(SampledCurve, Reading), LabError> {
     let mut reader = source.open()?;
     progress.add(reader.total().unwrap_or(0));
     let mut entries = Vec::new();
     loop {
         let block = reader.next_block(&mut entries)?;
         if block.is_empty() {
-            return Ok(shards.finish());
+            return Ok((shards.finish(), Reading::of(&*reader)));
         }
         shards.observe(block);
         progress.advance(block.len() as u64);
@@ -385,7 +389,8 @@ pub fn curve_of_samples(
         standard_error: estimate.standard_error,
     });
     let curve = Curve { policy: "lru".into(), points: points.collect(), complete: false, wall };
-    Ok(TraceCurves { trace, accesses, distinct_pages, sampling: Some(sampling), curves: vec![curve] })
+    let reading = Reading::default();
+    Ok(TraceCurves { trace, accesses, distinct_pages, reading, sampling: Some(sampling), curves: vec![curve] })
 }
 
 /// Curves of simulated policies from miniature simulations: each sample of the pages runs in memory as much smaller as

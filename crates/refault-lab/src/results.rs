@@ -21,6 +21,7 @@ use refault_core::Counters;
 use refault_core::adaptive::Way;
 use refault_core::policy::registry::{Fact, PolicySpec};
 use refault_sim::Outcome;
+use refault_trace::Reading;
 use serde_json::{Map, Value, json};
 
 use crate::sweep::{ByteCounts, Run, Sample, TraceRuns};
@@ -68,10 +69,16 @@ pub fn write_csv(out: &mut dyn Write, results: &[TraceRuns], timing: bool) -> st
     csv.flush()
 }
 
-/// Writes all runs as `{"runs":[{…}],"verdict":…}`; `timing` adds [`TRAILING_FIELDS`].
+/// Writes all runs as `{"runs":[{…}],"traces":[{…}],"verdict":…}`, `traces` with what was left out or assumed of each; `timing` adds [`TRAILING_FIELDS`].
 pub fn write_json(out: &mut dyn Write, results: &[TraceRuns], verdict: &Value, timing: bool) -> std::io::Result<()> {
     let runs: Vec<Value> = rows(results).map(|(trace, run)| Value::Object(json_run(trace, run, timing))).collect();
-    serde_json::to_writer(&mut *out, &json!({ "runs": runs, "verdict": verdict }))?;
+    let readings = results.iter().map(|trace| {
+        let mut reading = trace.reading.to_json();
+        reading["trace"] = json!(trace.trace);
+        reading
+    });
+    let readings: Vec<Value> = readings.collect();
+    serde_json::to_writer(&mut *out, &json!({ "runs": runs, "traces": readings, "verdict": verdict }))?;
     writeln!(out)
 }
 
@@ -84,6 +91,7 @@ pub fn write_json(out: &mut dyn Write, results: &[TraceRuns], verdict: &Value, t
 pub fn read_json(text: &[u8], warm_up: u64) -> Result<Vec<TraceRuns>, String> {
     let whole: Value = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     let rows = whole.get("runs").and_then(Value::as_array).ok_or("no runs")?;
+    let readings = whole.get("traces").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let mut traces: Vec<TraceRuns> = Vec::new();
     for row in rows {
         let name = word(row, "trace")?;
@@ -95,6 +103,11 @@ pub fn read_json(text: &[u8], warm_up: u64) -> Result<Vec<TraceRuns>, String> {
                 accesses: run.outcome.accesses.saturating_add(warm_up),
                 distinct_pages: number(row, "distinct_pages")?,
                 distinct_anon: 0,
+                reading: readings
+                    .iter()
+                    .find(|reading| reading.get("trace").and_then(Value::as_str) == Some(name))
+                    .and_then(Reading::from_json)
+                    .unwrap_or_default(),
                 runs: vec![run],
             }),
         }

@@ -38,6 +38,7 @@ use crate::progress::Progress;
 
 use crate::size::{Size, bytes_text};
 use crate::source::{Accesses, TraceReader};
+use refault_trace::Reading;
 
 /// Accesses that the simulations get at a time: 2 MiB, a part of the last-level cache, so that the simulations after
 /// the first do not read it from memory.
@@ -158,6 +159,8 @@ pub struct TraceRuns {
     pub distinct_pages: u64,
     /// Distinct anonymous pages.
     pub distinct_anon: u64,
+    /// What was left out or assumed, and what objects were taken for.
+    pub reading: Reading,
     /// All runs: policies in order, sizes in order within.
     pub runs: Vec<Run>,
 }
@@ -200,7 +203,7 @@ pub fn run_all<A: Accesses>(sources: &[A], plan: &Sweep, progress: &dyn Progress
 fn one_by_one<A: Accesses>(sources: &[A], plan: &Sweep, progress: &dyn Progress) -> Result<Vec<TraceRuns>, LabError> {
     threads(plan.jobs)?.install(|| {
         let mut done = Vec::with_capacity(sources.len());
-        let mut layout = sources.first().map(|first| layout_of(first));
+        let mut layout = sources.first().map(|first| first_pass(first, &|| false));
         for (index, source) in sources.iter().enumerate() {
             let Some(this) = layout else { break };
             let this = this?;
@@ -208,7 +211,7 @@ fn one_by_one<A: Accesses>(sources: &[A], plan: &Sweep, progress: &dyn Progress)
             let failed = AtomicBool::new(false);
             let (runs, ahead) = rayon::join(
                 || simulate(source, this, plan, progress).inspect_err(|_| failed.store(true, Ordering::Relaxed)),
-                || next.map(|next| layout_unless(next, &|| failed.load(Ordering::Relaxed) || progress.is_cancelled())),
+                || next.map(|next| first_pass(next, &|| failed.load(Ordering::Relaxed) || progress.is_cancelled())),
             );
             done.push(runs?);
             layout = ahead;
@@ -249,7 +252,7 @@ fn side_by_side<A: Accesses>(sources: &[A], plan: &Sweep, progress: &dyn Progres
 
 /// Runs a sweep over one trace.
 pub fn sweep(source: &dyn Accesses, sweep: &Sweep, progress: &dyn Progress) -> Result<TraceRuns, LabError> {
-    threads(sweep.jobs)?.install(|| simulate(source, layout_of(source)?, sweep, progress))
+    threads(sweep.jobs)?.install(|| simulate(source, first_pass(source, &|| false)?, sweep, progress))
 }
 
 fn threads(jobs: usize) -> Result<rayon::ThreadPool, LabError> {
@@ -260,7 +263,7 @@ fn threads(jobs: usize) -> Result<rayon::ThreadPool, LabError> {
 /// All but the first pass.
 fn simulate(
     source: &dyn Accesses,
-    layout: Layout,
+    (layout, reading): (Layout, Reading),
     sweep: &Sweep,
     progress: &dyn Progress,
 ) -> Result<TraceRuns, LabError> {
@@ -295,17 +298,18 @@ fn simulate(
         accesses: layout.accesses(),
         distinct_pages: layout.distinct_pages(),
         distinct_anon: layout.distinct_anon(),
+        reading,
         runs,
     })
 }
 
 /// The first pass.
 pub fn layout_of(source: &dyn Accesses) -> Result<Layout, LabError> {
-    layout_unless(source, &|| false)
+    Ok(first_pass(source, &|| false)?.0)
 }
 
-/// The first pass, unless it is found while it runs that nobody wants it.
-fn layout_unless(source: &dyn Accesses, ends: &dyn Fn() -> bool) -> Result<Layout, LabError> {
+/// The first pass, and what the reader had to say, unless it is found while it runs that nobody wants it.
+fn first_pass(source: &dyn Accesses, ends: &dyn Fn() -> bool) -> Result<(Layout, Reading), LabError> {
     let mut reader = source.open()?;
     let mut buffer = Vec::new();
     let mut builder = LayoutBuilder::new();
@@ -325,7 +329,7 @@ fn layout_unless(source: &dyn Accesses, ends: &dyn Fn() -> bool) -> Result<Layou
     if layout.accesses() == 0 {
         return Err(LabError::request("trace is empty", source.name(), "a trace has at least one access"));
     }
-    Ok(layout)
+    Ok((layout, Reading::of(&*reader)))
 }
 
 /// What opt must know: one more pass, and 8 bytes per access.

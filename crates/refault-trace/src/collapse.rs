@@ -4,7 +4,8 @@
 
 use crate::Entry;
 use crate::error::TraceError;
-use crate::reader::{Details, TimeSpan, TraceReader};
+use crate::reader::{Details, ObjectPages, TimeSpan, TraceReader};
+use crate::remark::Remark;
 
 /// Collapses what another reader hands out.
 pub(crate) struct Collapsed {
@@ -48,5 +49,13 @@ impl TraceReader for Collapsed {
 
     fn details(&self) -> Details {
         self.inner.details()
+    }
+
+    fn remarks(&self) -> Vec<Remark> {
+        self.inner.remarks()
+    }
+
+    fn objects(&self) -> Option<ObjectPages> {
+        self.inner.objects()
     }
 }

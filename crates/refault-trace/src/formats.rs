@@ -1,20 +1,28 @@
 //! The formats a trace may come in, and how one is told from another.
 //!
-//! A format is found by extension (before `.zst` or `.gz`, which are found by magic) and otherwise by the first 4 KiB.
+//! A format is found by extension (before that of what packed it, which is found by its mark) and otherwise by the first 4 KiB.
 //! All but `.u64` and `.rft` describe requests: each becomes the 4 KiB pages it touches, in ascending order.
 
 mod blkparse;
 mod csv;
 mod csv_columns;
+mod csv_fields;
 mod damo;
+mod iolog;
+mod keys;
 mod lackey;
+mod lcs;
 mod lis;
+mod memory;
 mod msr;
 mod numbers;
 mod object;
 mod oracle_general;
+mod order;
 mod perf;
+mod preset;
 mod ranges;
+mod redis;
 mod request;
 mod text;
 mod twitter;
@@ -25,99 +33,18 @@ use std::path::Path;
 
 use crate::TraceError;
 use crate::input::Input;
-use crate::reader::{Options, TraceReader};
-use request::{LineFormat, Lines, RequestReader};
+use crate::reader::{ObjectsAs, Options, TraceReader};
+use request::{LineFormat, Lines, RequestReader, Requests};
 
 pub use csv_columns::CsvColumns;
+pub use csv_fields::TimeUnit;
 pub(crate) use oracle_general::RECORD_BYTES as ORACLE_RECORD_BYTES;
 pub(crate) use u64::apply_kinds;
 
 /// Bytes of a page.
 pub const PAGE_BYTES: u64 = 4096;
 
-/// How a trace file is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Format {
-    /// Little-endian 64-bit entries, as [`crate::Entry`] lays them out.
-    U64,
-    /// refault's own, described in `docs/reference/rft.md`.
-    Rft,
-    /// libCacheSim's 24-byte records: u32 time in seconds, u64 object, u32 size, i64 next access.
-    OracleGeneral,
-    /// Comma-separated values with named columns.
-    Csv,
-    /// What `valgrind --tool=lackey --trace-mem=yes` prints.
-    Lackey,
-    /// One page number per line, decimal or `0x` hexadecimal.
-    Text,
-    /// The block traces of the ARC paper: start, count, ignored, request number.
-    Lis,
-    /// The MSR Cambridge block traces: timestamp, host, disk, type, offset, size, latency.
-    Msr,
-    /// What `blkparse` prints.
-    Blkparse,
-    /// What `perf script` and `perf mem report -D` print of memory accesses.
-    Perf,
-    /// Twitter's public traces of cache clusters.
-    Twitter,
-    /// VMware's `vscsiStats` traces, as CloudPhysics published them; both versions.
-    Vscsi,
-    /// What damo records of DAMON.
-    Damo,
-}
-
-impl Format {
-    /// All formats.
-    pub const ALL: [Format; 13] = [
-        Format::U64,
-        Format::Rft,
-        Format::OracleGeneral,
-        Format::Csv,
-        Format::Lackey,
-        Format::Text,
-        Format::Lis,
-        Format::Msr,
-        Format::Blkparse,
-        Format::Perf,
-        Format::Twitter,
-        Format::Vscsi,
-        Format::Damo,
-    ];
-
-    /// The name used on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Format::U64 => "u64",
-            Format::Rft => "rft",
-            Format::OracleGeneral => "oracleGeneral",
-            Format::Csv => "csv",
-            Format::Lackey => "lackey",
-            Format::Text => "text",
-            Format::Lis => "lis",
-            Format::Msr => "msr",
-            Format::Blkparse => "blkparse",
-            Format::Perf => "perf",
-            Format::Twitter => "twitter",
-            Format::Vscsi => "vscsi",
-            Format::Damo => "damo",
-        }
-    }
-
-    /// The format with a name of the command line, whatever its case.
-    pub fn from_name(name: &str) -> Option<Format> {
-        Format::ALL.into_iter().find(|format| format.name().eq_ignore_ascii_case(name))
-    }
-
-    /// The format that a file's name says by its extension, before `.zst` or `.gz`; whatever its case.
-    pub fn of_name(path: &Path) -> Option<Format> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-        let name = strip_compression(&name);
-        if name.contains(".oraclegeneral") {
-            return Some(Format::OracleGeneral);
-        }
-        name.rsplit_once('.').and_then(|(_, extension)| Format::from_name(extension))
-    }
-}
+use crate::facts::Format;
 
 /// How the format of a trace was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,56 +70,95 @@ impl FoundBy {
 
 /// A reader for an input of a format.
 pub(crate) fn reader(format: Format, input: Input, options: &Options) -> Result<Box<dyn TraceReader>, TraceError> {
-    fn lines<F: LineFormat + 'static>(input: Input, format: F) -> Box<dyn TraceReader> {
-        Box::new(RequestReader::new(input, Lines::new(format)))
-    }
     if let Some(bytes) = options.block_bytes
         && !(1..=PAGE_BYTES as u32).contains(&bytes)
     {
         let reason = format!("the unit of block numbers must be from 1 to {PAGE_BYTES} bytes, not {bytes}");
         return Err(TraceError::unsuitable(input.path(), reason));
     }
-    if options.block_bytes.is_some() && options.objects_have_sizes && format == Format::OracleGeneral {
+    if options.block_bytes.is_some() && options.objects == ObjectsAs::Sized && format == Format::OracleGeneral {
         let reason = "its objects are either blocks (--block-bytes) or have sizes (--objects-have-sizes), not both";
         return Err(TraceError::unsuitable(input.path(), reason));
     }
+    let lines = Open { input, options };
     Ok(match format {
-        Format::U64 => u64::reader(input, options.kind)?,
-        Format::Rft => Box::new(input.into_rft(options.kind)?),
-        Format::OracleGeneral => Box::new(RequestReader::new(input, oracle_general::OracleGeneral::new(options))),
-        Format::Vscsi => Box::new(RequestReader::new(input, vscsi::Vscsi::new(options))),
-        Format::Damo => Box::new(RequestReader::new(input, damo::Damo::new(options))),
-        Format::Csv => lines(input, csv::Csv::new(options)),
-        Format::Lackey => lines(input, lackey::Lackey::new(options)),
-        Format::Text => lines(input, text::Text::new(options)),
-        Format::Lis => lines(input, lis::Lis::new(options)),
-        Format::Msr => lines(input, msr::Msr::new(options)),
-        Format::Blkparse => lines(input, blkparse::Blkparse::new(options)),
-        Format::Perf => lines(input, perf::Perf::new(options)),
-        Format::Twitter => lines(input, twitter::Twitter::new(options)),
+        Format::U64 => u64::reader(lines.input, options.kind)?,
+        Format::Rft => Box::new(lines.input.into_rft(options.kind)?),
+        Format::OracleGeneral => lines.requests(oracle_general::OracleGeneral::new(options)),
+        Format::Lcs => lines.requests(lcs::Lcs::new(options)),
+        Format::Vscsi => lines.requests(vscsi::Vscsi::new(options)),
+        Format::Damo => lines.requests(damo::Damo::new(options)),
+        Format::Blkparse => lines.requests(blkparse::Blkparse::new(options)),
+        Format::Redis => lines.requests(redis::Redis::new(options)),
+        Format::Csv => lines.lines(csv::Csv::new(options)),
+        Format::Alibaba => lines.lines(csv::Csv::preset(&preset::ALIBABA, options)),
+        Format::Tencent => lines.lines(csv::Csv::preset(&preset::TENCENT, options)),
+        Format::Spc => lines.lines(csv::Csv::preset(&preset::SPC, options)),
+        Format::Tr => lines.lines(csv::Csv::preset(&preset::TR, options)),
+        Format::Ibm => lines.lines(csv::Csv::preset(&preset::IBM, options)),
+        Format::Lackey => lines.lines(lackey::Lackey::new(options)),
+        Format::Dinero => lines.lines(memory::Memory::new(memory::Tool::Dinero, options)),
+        Format::Pin => lines.lines(memory::Memory::new(memory::Tool::Pin, options)),
+        Format::Text => lines.lines(text::Text::new(options)),
+        Format::Keys => lines.lines(keys::Keys::new(options)),
+        Format::Lis => lines.lines(lis::Lis::new(options)),
+        Format::Msr => lines.lines(msr::Msr::new(options)),
+        Format::Iolog => lines.lines(iolog::Iolog::new(options)),
+        Format::Perf => lines.lines(perf::Perf::new(options)),
+        Format::Twitter => lines.lines(twitter::Twitter::new(options)),
     })
 }
 
+/// An input to be read by some format.
+struct Open<'a> {
+    input: Input,
+    options: &'a Options,
+}
+
+impl Open<'_> {
+    fn requests<R: Requests + 'static>(self, requests: R) -> Box<dyn TraceReader> {
+        Box::new(RequestReader::new(self.input, requests, self.options))
+    }
+
+    fn lines<F: LineFormat + 'static>(self, format: F) -> Box<dyn TraceReader> {
+        self.requests(Lines::new(format))
+    }
+}
+
 /// Finds the format of an input.
-pub(crate) fn detect(input: &mut Input, path: &Path, asked: Option<Format>) -> Result<(Format, FoundBy), TraceError> {
-    if let Some(format) = asked {
+pub(crate) fn detect(input: &mut Input, path: &Path, options: &Options) -> Result<(Format, FoundBy), TraceError> {
+    if let Some(what) = foreign(input.head()?) {
+        return Err(TraceError::unsuitable(input.path(), what));
+    }
+    if let Some(format) = options.format {
         return Ok((format, FoundBy::Asked));
     }
     let named = Format::of_name(path);
     if named == Some(Format::OracleGeneral) {
         return Ok((Format::OracleGeneral, FoundBy::Name));
     }
-    if input.head()?.starts_with(&crate::rft::MAGIC) {
-        return Ok((Format::Rft, FoundBy::Contents));
+    let head = input.head()?;
+    let marked = [(Format::Rft, head.starts_with(&crate::rft::MAGIC)), (Format::Lcs, lcs::is_head(head))];
+    if let Some((format, _)) = marked.into_iter().find(|(_, is)| *is) {
+        return Ok((format, FoundBy::Contents));
     }
-    if let Some(format) = named
-        && format != Format::Csv
-    {
-        return Ok((format, FoundBy::Name));
+    // Columns that were named are those of CSV.
+    let columns_given = options.columns != CsvColumns::default();
+    let sniffed = sniff(head);
+    match named {
+        Some(Format::Csv) if columns_given => return Ok((Format::Csv, FoundBy::Name)),
+        Some(Format::Csv) if !sniffed.is_some_and(Format::may_be_called_csv) => {
+            return Ok((Format::Csv, FoundBy::Name));
+        }
+        Some(Format::Csv) | None => {}
+        // DAMON's events are perf's, and many call them so.
+        Some(Format::Perf) if sniffed == Some(Format::Damo) => {}
+        Some(named) => return Ok((named, FoundBy::Name)),
     }
-    let sniffed = sniff(input.head()?);
-    if named == Some(Format::Csv) && !matches!(sniffed, Some(Format::Msr | Format::Twitter)) {
-        return Ok((Format::Csv, FoundBy::Name));
+    let has_columns =
+        |format: Format| matches!(format, Format::Csv | Format::Text | Format::Lis) || format.may_be_called_csv();
+    if columns_given && sniffed.is_none_or(has_columns) {
+        return Ok((Format::Csv, FoundBy::Contents));
     }
     let format = sniffed.ok_or_else(|| {
         let names: Vec<_> = Format::ALL.iter().map(|format| format.name()).collect();
@@ -201,6 +167,22 @@ pub(crate) fn detect(input: &mut Input, path: &Path, asked: Option<Format>) -> R
         TraceError::unsuitable(input.path(), reason)
     })?;
     Ok((format, FoundBy::Contents))
+}
+
+/// What a file of no format here is, and what makes one of it.
+fn foreign(head: &[u8]) -> Option<&'static str> {
+    const MARKS: [(&[u8], &str); 9] = [
+        (&[0x07, b't', b'a', b'e'], "is blktrace's binary: print it with `blkparse -i FILE`"),
+        (b"eat\x07", "is blktrace's binary: print it with `blkparse -i FILE`"),
+        (b"PERFILE2", "is perf's binary: print it with `perf script -i FILE -F comm,pid,time,event,addr`"),
+        (b"damon_recfmt_ver", "is an old record of damo: convert it with `damo convert_record_format`"),
+        (b"PAR1", "is a Parquet file: write its columns as CSV, such as by DuckDB or pandas"),
+        (b"ARROW1", "is an Arrow file: write its columns as CSV, such as by DuckDB or pandas"),
+        (b"FEA1", "is a Feather file: write its columns as CSV, such as by DuckDB or pandas"),
+        (b"BZh", "is packed by bzip2: unpack it, as by `bzip2 -dc FILE | refault … -`"),
+        (b"PK\x03\x04", "is a ZIP archive: unpack it first"),
+    ];
+    MARKS.iter().find(|(mark, _)| head.starts_with(mark)).map(|(_, what)| *what)
 }
 
 /// Tells text formats apart by their first lines. Of the binary ones only some have a mark.
@@ -212,40 +194,53 @@ fn sniff(head: &[u8]) -> Option<Format> {
     if damo::is_json(head) {
         return Some(Format::Damo);
     }
-    let mut lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end).filter(|line| !line.is_empty());
-    let line = lines.clone().find(|line| !line.starts_with(b"#"));
-    if lines.find(|line| line.starts_with(b"#")).is_some_and(perf::is_line) {
+    let ends = memchr::memrchr(b'\n', head).map_or(head.len(), |end| end + 1);
+    // A line that was cut is no line, unless it is all there is.
+    let lines = || {
+        let lines = head[..ends].split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
+        lines.filter(|line| !line.is_empty() && !line.starts_with(b"#"))
+    };
+    let comments = head.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"#"));
+    if comments.map(<[u8]>::trim_ascii_end).next().is_some_and(perf::is_line) {
         return Some(Format::Perf);
     }
-    let line = line?;
-    if lackey::is_line(line) {
-        return Some(Format::Lackey);
+    let line = lines().next()?;
+    let by_line: [(Format, fn(&[u8]) -> bool); 10] = [
+        (Format::Iolog, iolog::is_line),
+        (Format::Lackey, lackey::is_line),
+        (Format::Damo, damo::is_line),
+        (Format::Redis, redis::is_line),
+        (Format::Pin, memory::is_pin_line),
+        (Format::Blkparse, blkparse::is_line),
+        (Format::Perf, perf::is_line),
+        (Format::Msr, msr::is_header),
+        (Format::Csv, csv::is_header),
+        (Format::Twitter, twitter::is_line),
+    ];
+    if let Some((format, _)) = by_line.iter().find(|(_, is_line)| is_line(line)) {
+        return Some(*format);
     }
-    if damo::is_line(line) {
-        return Some(Format::Damo);
+    if msr::is_line(line) {
+        return Some(Format::Msr);
     }
-    if blkparse::is_line(line) {
-        return Some(Format::Blkparse);
-    }
-    if perf::is_line(line) {
-        return Some(Format::Perf);
-    }
-    if csv::is_header(line) {
-        return Some(Format::Csv);
-    }
-    if twitter::is_line(line) {
-        return Some(Format::Twitter);
+    let by_lines = [
+        (Format::Alibaba, &preset::ALIBABA),
+        (Format::Tencent, &preset::TENCENT),
+        (Format::Spc, &preset::SPC),
+        (Format::Ibm, &preset::IBM),
+    ];
+    if let Some((format, _)) = by_lines.iter().find(|(_, preset)| preset.is_likely(lines())) {
+        return Some(*format);
     }
     if line.contains(&b',') {
-        return Some(if msr::is_line(line) { Format::Msr } else { Format::Csv });
+        return Some(Format::Csv);
     }
-    let fields: Vec<_> = numbers::words(line).collect();
-    let all_numbers = fields.iter().all(|field| numbers::number(field, "").is_ok());
-    match fields.len() {
-        1 if all_numbers => Some(Format::Text),
-        // Fewer numbers could be anything; --trace-format lis takes them.
-        4 if all_numbers => Some(Format::Lis),
-        _ => None,
+    let one_number = |line: &[u8]| numbers::number(line, "").is_ok();
+    match () {
+        () if one_number(line) => Some(Format::Text),
+        () if lis::are_lines(lines()) => Some(Format::Lis),
+        () if preset::TR.is_likely(lines()) => Some(Format::Tr),
+        () => None,
     }
 }
 
@@ -257,8 +252,10 @@ pub(crate) fn stem(path: &Path) -> String {
     if stem.is_empty() { name.to_owned() } else { stem.to_owned() }
 }
 
-fn strip_compression(name: &str) -> &str {
+/// A file's name without the extension of what packed it.
+pub(crate) fn strip_compression(name: &str) -> &str {
     let lower = name.to_ascii_lowercase();
-    let cut = [".zst", ".gz"].iter().find(|suffix| lower.ends_with(**suffix)).map_or(0, |suffix| suffix.len());
+    let suffixes = [".zst", ".gz", ".xz", ".lz4"];
+    let cut = suffixes.iter().find(|suffix| lower.ends_with(**suffix)).map_or(0, |suffix| suffix.len());
     &name[..name.len() - cut]
 }

@@ -1,6 +1,7 @@
 //! The bytes of a trace file: opened with care, decompressed by magic, counted and limited.
 //!
-//! Invariants: memory is bounded whatever the file holds (one buffer, and for zstd a window of at most 128 MiB); what
+//! Invariants: memory is bounded whatever the file holds (one buffer, and for zstd a window of at most 2 GiB, filled as far as the data goes; for xz its
+//! dictionary); what
 //! is handed out never exceeds [`Limits`]. Cost: one copy from the decompressor into the buffer.
 
 use std::fs::File;
@@ -10,6 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
+use lz4_flex::frame::FrameDecoder;
+use lzma_rust2::XzReader;
 
 use crate::Format;
 use crate::error::{Place, TraceError};
@@ -26,6 +29,12 @@ const EXPANSION_FREE: u64 = 1 << 30;
 /// Bytes of a trace that must be in memory as a whole: an `.rft` that comes from a pipe or is packed again, or JSON.
 const MAX_IN_MEMORY: usize = 1 << 28;
 
+/// zstd's largest window, of 2 GiB: what `zstd --long=31` asks for, also of a frame of few bytes whose length it did not
+/// know. Memory is taken as far as it is filled.
+const ZSTD_WINDOW_LOG: u32 = 31;
+
+const XZ_MAGIC: [u8; 6] = [0xFD, b'7', b'z', b'X', b'Z', 0];
+const LZ4_MAGIC: [u8; 4] = [0x04, 0x22, 0x4D, 0x18];
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 const GZIP_MAGIC: [u8; 3] = [0x1F, 0x8B, 0x08];
 /// What spreadsheets put before a text in UTF-8.
@@ -90,8 +99,15 @@ impl Input {
         let zstd = head.starts_with(&ZSTD_MAGIC) || is_skippable_frame(head);
         let gzip = head.starts_with(&GZIP_MAGIC);
         let zlib = is_zlib(head) && may_be_zlib(path, options.format);
+        let (xz, lz4) = (head.starts_with(&XZ_MAGIC), head.starts_with(&LZ4_MAGIC));
         let source: Box<dyn Read + Send> = if zstd {
-            Box::new(zstd::stream::read::Decoder::with_buffer(raw).map_err(io_error)?)
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(raw).map_err(io_error)?;
+            decoder.window_log_max(ZSTD_WINDOW_LOG).map_err(io_error)?;
+            Box::new(decoder)
+        } else if xz {
+            Box::new(XzReader::new(raw, true))
+        } else if lz4 {
+            Box::new(Lz4Frames::new(raw))
         } else if gzip {
             Box::new(MultiGzDecoder::new(raw))
         } else if zlib {
@@ -99,7 +115,7 @@ impl Input {
         } else {
             Box::new(raw)
         };
-        let compressed = zstd || gzip || zlib;
+        let compressed = zstd || gzip || zlib || xz || lz4;
         let mut input = Input {
             path: path.to_owned(),
             source,
@@ -197,13 +213,24 @@ impl Input {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(source) => {
                         let place = Place::Offset(self.offset + self.end as u64);
-                        return Err(TraceError::Io { file: self.path.clone(), place, source });
+                        return Err(self.unread(place, source));
                     }
                 }
                 self.check_growth()?;
             }
         }
         Ok(&self.buffer[self.start..self.end])
+    }
+
+    /// What to say of an error while reading.
+    fn unread(&self, place: Place, source: io::Error) -> TraceError {
+        let text = source.to_string();
+        // What zstd says where a window is beyond its limit, and where there is no memory for one.
+        if self.compressed && (text.contains("too much memory") || text.contains("not enough memory")) {
+            let reason = "its zstd window does not fit into memory here: unpack it, as by `zstd -dc --long=31 FILE`";
+            return TraceError::limit(&self.path, place, reason);
+        }
+        TraceError::Io { file: self.path.clone(), place, source }
     }
 
     /// Goes past bytes that [`Input::fill`] has shown.
@@ -275,6 +302,27 @@ fn may_be_zlib(path: &Path, format: Option<Format>) -> bool {
     match format {
         Some(format) => format == Format::Damo,
         None => Format::of_name(path).is_none_or(|format| format == Format::Damo),
+    }
+}
+
+/// Frames of lz4, one behind the other.
+struct Lz4Frames<R: Read> {
+    decoder: FrameDecoder<R>,
+}
+
+impl<R: Read> Lz4Frames<R> {
+    fn new(packed: R) -> Lz4Frames<R> {
+        Lz4Frames { decoder: FrameDecoder::new(packed) }
+    }
+}
+
+impl<R: Read> Read for Lz4Frames<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.decoder.read(buffer)? {
+            // The end of a frame; another may follow.
+            0 => self.decoder.read(buffer),
+            read => Ok(read),
+        }
     }
 }
 

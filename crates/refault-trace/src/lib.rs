@@ -26,12 +26,14 @@
 mod collapse;
 pub mod entry;
 pub mod error;
+mod facts;
 mod formats;
 pub mod generate;
 pub mod heat_map;
 mod input;
 pub mod page_ids;
 pub mod reader;
+pub mod remark;
 pub mod reuse;
 pub mod reuse_parts;
 pub mod rft;
@@ -39,11 +41,17 @@ pub mod select;
 pub mod shards;
 pub mod similar;
 pub mod statistics;
+mod strict;
 pub mod write;
 
 pub use entry::{Entry, Kind};
 pub use error::{Place, TraceError};
-pub use formats::{CsvColumns, Format, FoundBy, PAGE_BYTES};
+pub use facts::{Facts, Format};
+pub use formats::{CsvColumns, FoundBy, PAGE_BYTES, TimeUnit};
 pub use generate::{GeneratorReader, WorkloadSpec, workloads};
-pub use reader::{BLOCK_ENTRIES, Details, Limits, OpenTrace, Options, Source, TimeSpan, TraceReader, open, open_bytes};
+pub use reader::{
+    BLOCK_ENTRIES, Details, Limits, ObjectPages, ObjectsAs, OpenTrace, Options, Source, TimeSpan, TraceReader, open,
+    open_bytes,
+};
+pub use remark::{Doubt, Reading, Remark};
 pub use select::Part;

@@ -19,10 +19,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::collapse::Collapsed;
-use crate::formats::{self, CsvColumns, Format, FoundBy};
+use crate::facts::Format;
+use crate::formats::{self, CsvColumns, FoundBy};
 use crate::generate::{GeneratorReader, WorkloadSpec};
 use crate::input::Input;
+use crate::remark::Remark;
 use crate::select::{Part, PartReader};
+use crate::strict::{Guessed, Strict};
 use crate::{Entry, Kind, TraceError};
 
 /// Entries of a block, at most: half a MiB, which stays in a second-level cache between decoding and use.
@@ -96,6 +99,16 @@ pub trait TraceReader: Send {
     fn details(&self) -> Details {
         Details::new()
     }
+
+    /// What was left out, merged, reordered or assumed so far; complete at the end of the trace.
+    fn remarks(&self) -> Vec<Remark> {
+        Vec::new()
+    }
+
+    /// What objects were taken for, if the trace is of objects; complete at the end of the trace.
+    fn objects(&self) -> Option<ObjectPages> {
+        None
+    }
 }
 
 /// Bounds against files that would grow without end. The defaults are far beyond honest traces.
@@ -133,8 +146,14 @@ pub struct Options {
     /// block or object as one page (and sectors as 512 bytes); `Some(512)` folds 512-byte blocks into 4 KiB pages. From
     /// 1 to 4096.
     pub block_bytes: Option<u32>,
-    /// An object has as many pages of its own as its size needs, rather than one.
-    pub objects_have_sizes: bool,
+    /// How many pages an object of a cache has.
+    pub objects: ObjectsAs,
+    /// Leave out records of objects of size 0, as libCacheSim does.
+    pub skip_size_zero: bool,
+    /// Take the order of the file where its times go back, rather than sort or refuse.
+    pub file_order: bool,
+    /// End a pass with an error if anything was left out or assumed: if there are [`TraceReader::remarks`].
+    pub strict: bool,
     /// What to call the trace in tables; `None` is the file's name without its extension.
     pub name: Option<String>,
     /// What stands for the file in errors; `None` is its path.
@@ -145,6 +164,36 @@ pub struct Options {
     pub collapse: bool,
     /// Bounds.
     pub limits: Limits,
+}
+
+/// How many pages an object of a cache has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ObjectsAs {
+    /// One, whatever its size.
+    #[default]
+    OnePageEach,
+    /// As many of its own as its size needs; an object without a size is an error.
+    Sized,
+    /// As [`ObjectsAs::Sized`] if the trace says sizes, else one.
+    SizedIfKnown,
+}
+
+/// What the objects of a trace were taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectPages {
+    /// They have as many pages as their sizes need; otherwise one each.
+    pub sized: bool,
+    /// Accesses to objects, each of which may be to several pages.
+    pub accesses: u64,
+    /// The bytes of the objects accessed together, if the trace says sizes.
+    pub bytes: Option<u64>,
+}
+
+impl ObjectPages {
+    /// Mean bytes of an object, by accesses; `None` if the trace says no sizes.
+    pub fn mean_bytes(&self) -> Option<f64> {
+        Some(self.bytes? as f64 / self.accesses.max(1) as f64)
+    }
 }
 
 impl Options {
@@ -159,9 +208,9 @@ impl Options {
 /// # Errors
 /// The file cannot be opened, is a directory or empty, or its format cannot be told.
 pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Box<dyn TraceReader>, TraceError> {
-    let mut input = Input::open(path.as_ref(), options)?;
-    let (format, _) = formats::detect(&mut input, path.as_ref(), options.format)?;
-    Ok(collapsed(formats::reader(format, input, options)?, options.collapse))
+    let input = Input::open(path.as_ref(), options)?;
+    let name = options.shown(path.as_ref()).to_owned();
+    Ok(finished(read(input, path.as_ref(), options)?, options.collapse, Some((name, options.strict))))
 }
 
 /// Opens a trace that lies in memory, in any format and compression; `name` stands for the file in errors and format
@@ -174,13 +223,26 @@ pub fn open_bytes(
     bytes: Vec<u8>,
     options: &Options,
 ) -> Result<Box<dyn TraceReader>, TraceError> {
-    let mut input = Input::from_bytes(name.as_ref(), bytes, options)?;
-    let (format, _) = formats::detect(&mut input, name.as_ref(), options.format)?;
-    Ok(collapsed(formats::reader(format, input, options)?, options.collapse))
+    let input = Input::from_bytes(name.as_ref(), bytes, options)?;
+    let shown = Some((name.as_ref().to_owned(), options.strict));
+    Ok(finished(read(input, name.as_ref(), options)?, options.collapse, shown))
 }
 
-fn collapsed(reader: Box<dyn TraceReader>, collapse: bool) -> Box<dyn TraceReader> {
-    if collapse { Box::new(Collapsed::new(reader)) } else { reader }
+/// A reader of all accesses, as they stand in the trace.
+fn read(mut input: Input, path: &Path, options: &Options) -> Result<Box<dyn TraceReader>, TraceError> {
+    let (format, found_by) = formats::detect(&mut input, path, options)?;
+    let reader = formats::reader(format, input, options)?;
+    let guessed = found_by == FoundBy::Contents && !format.has_mark();
+    Ok(if guessed { Box::new(Guessed { inner: reader, format }) } else { reader })
+}
+
+/// What is done to the accesses that are handed out; `strict` is the trace's name and whether remarks are errors.
+fn finished(reader: Box<dyn TraceReader>, collapse: bool, strict: Option<(PathBuf, bool)>) -> Box<dyn TraceReader> {
+    let reader: Box<dyn TraceReader> = if collapse { Box::new(Collapsed::new(reader)) } else { reader };
+    match strict {
+        Some((name, true)) => Box::new(Strict { inner: reader, name }),
+        _ => reader,
+    }
 }
 
 /// Accesses that are neither in a file nor generated, for [`Source::Custom`].
@@ -274,20 +336,23 @@ impl Source {
             Source::Workload(spec) => Ok(Box::new(GeneratorReader::new(spec)?)),
             Source::Custom(custom) => custom.open(),
             Source::Part { whole, part } => {
-                let (inner, collapse) = whole.open_uncollapsed()?;
-                Ok(collapsed(Box::new(PartReader::new(whole.name(), inner, *part)), collapse))
+                let (inner, collapse, strict) = whole.open_uncollapsed()?;
+                Ok(finished(Box::new(PartReader::new(whole.name(), inner, *part)), collapse, strict))
             }
         }
     }
 
-    /// A reader of the accesses as they stand in the trace, and whether they are to be collapsed.
-    fn open_uncollapsed(&self) -> Result<(Box<dyn TraceReader>, bool), TraceError> {
+    /// A reader of the accesses as they stand in the trace, whether they are to be collapsed, and what [`finished`] is
+    /// to be told.
+    #[allow(clippy::type_complexity)] // It goes straight to `finished`.
+    fn open_uncollapsed(&self) -> Result<(Box<dyn TraceReader>, bool, Option<(PathBuf, bool)>), TraceError> {
         match self {
             Source::File { path, options } => {
-                let whole = Options { collapse: false, ..options.clone() };
-                Ok((open(path, &whole)?, options.collapse))
+                let input = Input::open(path, options)?;
+                let strict = Some((options.shown(path).to_owned(), options.strict));
+                Ok((read(input, path, options)?, options.collapse, strict))
             }
-            other => Ok((other.open()?, false)),
+            other => Ok((other.open()?, false, None)),
         }
     }
 
@@ -300,7 +365,7 @@ impl Source {
         match self {
             Source::File { options: Options { format: Some(format), .. }, .. } => Ok(Some((*format, FoundBy::Asked))),
             Source::File { path, options } => {
-                Ok(Some(formats::detect(&mut Input::open(path, options)?, path, options.format)?))
+                Ok(Some(formats::detect(&mut Input::open(path, options)?, path, options)?))
             }
             Source::Workload(_) | Source::Custom(_) => Ok(None),
             Source::Part { whole, .. } => whole.format(),

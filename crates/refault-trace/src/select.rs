@@ -15,7 +15,8 @@
 //! ```
 
 use crate::error::TraceError;
-use crate::reader::{Details, TimeSpan, TraceReader};
+use crate::reader::{Details, ObjectPages, TimeSpan, TraceReader};
+use crate::remark::Remark;
 use crate::{BLOCK_ENTRIES, Entry};
 
 /// Which accesses of a trace to take; the default takes all.
@@ -158,5 +159,13 @@ impl TraceReader for PartReader {
 
     fn details(&self) -> Details {
         self.inner.details()
+    }
+
+    fn remarks(&self) -> Vec<Remark> {
+        self.inner.remarks()
+    }
+
+    fn objects(&self) -> Option<ObjectPages> {
+        self.inner.objects()
     }
 }

@@ -18,6 +18,7 @@ use crate::error::TraceError;
 use crate::heat_map::{HeatMap, HeatMapBuilder};
 use crate::page_ids::{MAX_PAGES, PageIds};
 use crate::reader::{Details, Source, TimeSpan};
+use crate::remark::Reading;
 use crate::reuse::{DistanceHistogram, ReuseDistances};
 use crate::{Entry, Kind};
 
@@ -83,6 +84,8 @@ pub struct TraceStatistics {
     pub time: Option<TimeSpan>,
     /// How the trace was understood.
     pub details: Details,
+    /// What was left out or assumed, and what objects were taken for.
+    pub reading: Reading,
 }
 
 impl TraceStatistics {
@@ -111,6 +114,7 @@ impl TraceStatistics {
             if reader.read_block(&mut block)? == 0 {
                 let mut statistics = builder.finish();
                 statistics.details = reader.details();
+                statistics.reading = Reading::of(&*reader);
                 return Ok(statistics);
             }
             let time = reader.block_time();
@@ -238,6 +242,7 @@ impl StatisticsBuilder {
             bytes: self.bytes,
             time: self.time,
             details: Details::new(),
+            reading: Reading::default(),
         }
     }
 

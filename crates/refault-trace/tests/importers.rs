@@ -1,7 +1,7 @@
 //! Every importer: what its lines mean, what it refuses and with which words, and that no bytes make it panic.
 
 use proptest::prelude::*;
-use refault_trace::{CsvColumns, Entry, Format, Kind, Options, TimeSpan, open_bytes};
+use refault_trace::{CsvColumns, Entry, Format, Kind, ObjectsAs, Options, TimeSpan, open_bytes};
 
 fn read(name: &str, bytes: &[u8], options: &Options) -> Result<Vec<Entry>, String> {
     let mut reader = open_bytes(name, bytes.to_vec(), options).map_err(|error| error.to_string())?;
@@ -156,7 +156,7 @@ fn csv_columns_are_found_by_number_or_other_names() {
         Ok(reads(Kind::Fd, &[1])),
         "a header is skipped"
     );
-    fails_with("t.csv", b"1\n", &options, "line 1: there is no column 2: the line has 1");
+    fails_with("t.csv", b"1\n", &options, "line 1: there is no column 2: the line has 1: 1 '1'");
     let columns = CsvColumns { page: Some("frame".into()), ..CsvColumns::default() };
     let options = Options { columns, ..Options::default() };
     assert_eq!(read("t.csv", b"page,frame\n1,2\n", &options), Ok(reads(Kind::Anon, &[2])));
@@ -221,9 +221,10 @@ fn packed_text_is_text() {
 fn options() -> impl Strategy<Value = Options> {
     let format = prop::option::of(prop::sample::select(Format::ALL.to_vec()));
     (format, prop::option::of(1..5000u32), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
-        |(format, block_bytes, skip_instructions, collapse, objects_have_sizes)| {
+        |(format, block_bytes, skip_instructions, collapse, sized)| {
+            let objects = if sized { ObjectsAs::Sized } else { ObjectsAs::OnePageEach };
             let mut options =
-                Options { format, block_bytes, skip_instructions, collapse, objects_have_sizes, ..Options::default() };
+                Options { format, block_bytes, skip_instructions, collapse, objects, ..Options::default() };
             options.limits.request_bytes = 1 << 24;
             options
         },

@@ -2,7 +2,7 @@
 //! what is said of it.
 
 use refault_trace::statistics::{Resolution, TraceStatistics};
-use refault_trace::{CsvColumns, Entry, Format, FoundBy, Kind, Options, Source, open_bytes};
+use refault_trace::{CsvColumns, Entry, Format, FoundBy, Kind, ObjectsAs, Options, Source, open_bytes};
 
 /// Pages and bytes of a trace, and what the reader says of it.
 fn read(name: &str, bytes: &[u8], options: &Options) -> (Vec<u64>, Option<Vec<u64>>, String) {
@@ -54,7 +54,7 @@ fn an_object_is_a_page_whatever_its_size() {
 
 #[test]
 fn objects_have_sizes_only_on_request() {
-    let options = Options { objects_have_sizes: true, ..Options::default() };
+    let options = Options { objects: ObjectsAs::Sized, ..Options::default() };
     let (pages, sizes, details) = read("r.csv", REQUESTS, &options);
     assert_eq!(pages, [0, 1, 2, 3, 0, 1, 2], "three pages of their own for 9000 bytes, one for 100");
     assert_eq!(sizes, Some(vec![4096, 4096, 808, 100, 4096, 4096, 808]));

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use refault_trace::{Entry, Kind, Options, TimeSpan, open_bytes};
+use refault_trace::{Entry, Kind, ObjectsAs, Options, TimeSpan, open_bytes};
 
 /// Accesses and the span of time of their first block.
 fn read(name: &str, bytes: &[u8]) -> Result<(Vec<Entry>, Option<TimeSpan>), String> {
@@ -98,7 +98,7 @@ fn twitter_keys_are_objects() {
     let mut reader = open_bytes("c.twitter", TWITTER.to_vec(), &Options::default()).expect("readable");
     reader.read_block(&mut Vec::new()).expect("readable");
     assert_eq!(reader.block_bytes(), Some(&[4007, 103, 4007][..]));
-    let sized = Options { objects_have_sizes: true, ..Options::default() };
+    let sized = Options { objects: ObjectsAs::Sized, ..Options::default() };
     let large = b"0,k,1,8192,4,get,0\n0,l,1,1,4,get,0\n0,k,1,8192,4,get,0\n";
     let (accesses, _) = read_with("c.twitter", large, &sized).expect("readable");
     assert_eq!(accesses.iter().map(|entry| entry.page()).collect::<Vec<_>>(), [0, 1, 2, 3, 0, 1, 2]);

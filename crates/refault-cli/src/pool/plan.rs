@@ -13,7 +13,7 @@ use refault_lab::sweep::{jobs, memory_budget};
 use refault_pool::plan::{Packing, Plan};
 use serde_json::json;
 
-use crate::source::SourceArgs;
+use crate::source::{SourceArgs, say_remarks};
 
 /// Parts that a host's memory is divided in, if it has as many pages.
 const MAX_UNITS: u64 = 128;
@@ -86,7 +86,9 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
     let mut traces = Vec::new();
     for source in &sources {
         let sizes = |_| (1..=units).map(|unit| unit * unit_pages).collect();
-        traces.push(curves(source, &plan, sizes, &Progress::new("drawing curves"))?);
+        let trace = curves(source, &plan, sizes, &Progress::new("drawing curves"))?;
+        say_remarks(&trace.trace, &trace.reading);
+        traces.push(trace);
     }
     let misses: Vec<Vec<u64>> = traces.iter().map(|trace| misses_of(trace, units, unit_pages)).collect();
     let hosts = usize::from(args.hosts);

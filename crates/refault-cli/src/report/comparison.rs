@@ -5,7 +5,8 @@ use maud::{Markup, html};
 
 use super::chart::{Figure, Group, Series, Shape};
 use super::scale::Axis;
-use super::{mib, name_parts, page, write};
+use super::{memory, memory_unit, name_parts, page, write};
+use crate::source::memory_text;
 use crate::tables::widest;
 use refault_console::text::number;
 use refault_console::text::{grouped, percent_format};
@@ -15,6 +16,7 @@ use refault_lab::results::{leaders_of, policies_of, sizes_of};
 use refault_lab::size::pages_text;
 use refault_lab::sweep::{Run, TraceRuns};
 use refault_lab::verdict::Verdict;
+use refault_trace::Reading;
 
 /// Lines from which on groups of them can be shown alone.
 const MIN_IN_GROUPS: usize = 5;
@@ -38,14 +40,19 @@ fn body(results: &[TraceRuns], verdict: &Verdict) -> Markup {
                 ul { @for (index, trace) in results.iter().enumerate() { li { a href=(format!("#trace-{index}")) { @let (name, parameters) = name_parts(&trace.trace); (name) " " small { (parameters) } } } } }
             }
         }
-        (summary(verdict, results.len()))
+        (summary(verdict, results))
         (definitions())
         @for (index, trace) in results.iter().enumerate() { (trace_section(index, trace)) }
     }
 }
 
 /// What each policy saves over all traces, and where it saves least.
-fn summary(verdict: &Verdict, traces: usize) -> Markup {
+fn summary(verdict: &Verdict, results: &[TraceRuns]) -> Markup {
+    let traces = results.len();
+    let memory = |trace: &str, pages: u64| {
+        let found = results.iter().find(|runs| runs.trace == trace);
+        found.map_or_else(|| pages_text(pages), |runs| memory_text(&runs.reading, pages))
+    };
     let references = widest(verdict);
     html! {
         @if !verdict.overall.is_empty() {
@@ -75,7 +82,7 @@ fn summary(verdict: &Verdict, traces: usize) -> Markup {
                                     @if let Some(saved) = overall.against.iter().find(|saved| saved.baseline == *name) {
                                         td { (format!("{:.1}", saved.mean_reduction * 100.0)) }
                                         td { (format!("{:.1}", saved.worst.0 * 100.0)) }
-                                        td { (pages_text(saved.worst.2)) " of " (name_parts(&saved.worst.1).0) }
+                                        td { (memory(&saved.worst.1, saved.worst.2)) " of " (name_parts(&saved.worst.1).0) }
                                     } @else { td {} td {} td {} }
                                 }
                                 td { (format!("{:.1}", overall.mean_rank)) }
@@ -118,12 +125,13 @@ fn trace_section(index: usize, trace: &TraceRuns) -> Markup {
             h2 { (name) @if !parameters.is_empty() { " " small { (parameters) } } }
             p.lead {
                 (grouped(trace.accesses)) " accesses to " (grouped(trace.distinct_pages)) " distinct pages ("
-                (pages_text(trace.distinct_pages)) "), " (grouped(trace.distinct_anon)) " of them anonymous."
+                (memory_text(&trace.reading, trace.distinct_pages)) "), " (grouped(trace.distinct_anon)) " of them anonymous."
             }
+            (super::read_as(&trace.reading))
             @if sizes.len() > 1 { div.grid2 { (ratio_figure(index, trace, &sizes).markup_with(&groups(trace, &sizes))) div { (ratio_table(trace, &sizes)) } } }
             @for pages in &sizes {
                 details.size open[Some(*pages) == middle] {
-                    summary { "With " (pages_text(*pages)) " of memory (" (grouped(*pages)) " pages)" }
+                    summary { "With " (memory_text(&trace.reading, *pages)) " of memory (" (grouped(*pages)) " pages)" }
                     (size_section(index, trace, *pages))
                 }
             }
@@ -167,16 +175,19 @@ fn ratio_figure(index: usize, trace: &TraceRuns, sizes: &[u64]) -> Figure {
         .iter()
         .enumerate()
         .map(|(look, policy)| {
-            let points = sorted.iter().map(|pages| (mib(*pages), run_of(trace, policy, *pages).miss_ratio() * 100.0));
+            let points = sorted
+                .iter()
+                .map(|pages| (memory(&trace.reading, *pages), run_of(trace, policy, *pages).miss_ratio() * 100.0));
             Series { name: policy.to_string(), look, points: points.collect() }
         })
         .collect();
     let highest = trace.runs.iter().map(Run::miss_ratio).fold(0.0, f64::max) * 100.0;
-    let (low, high) = (mib(sorted[0]), mib(sorted[sorted.len() - 1]));
+    let [low, high] = [sorted[0], sorted[sorted.len() - 1]].map(|pages| memory(&trace.reading, pages));
+    let unit = memory_unit(&trace.reading);
     let x = if high > low * 30.0 {
-        Axis::powers_of_two("memory (MiB, logarithmic)", low, high, 6, number)
+        Axis::powers_of_two(&format!("memory ({unit}, logarithmic)"), low, high, 6, number)
     } else {
-        Axis::exact("memory (MiB)", high, 5, number)
+        Axis::exact(&format!("memory ({unit})"), high, 5, number)
     };
     let ends: Vec<String> = [sorted[0], sorted[sorted.len() - 1]].iter().map(|pages| extremes(trace, *pages)).collect();
     Figure {
@@ -201,7 +212,7 @@ fn extremes(trace: &TraceRuns, pages: u64) -> String {
     match (runs.first(), runs.last()) {
         (Some(best), Some(worst)) => format!(
             "With {}, the miss ratio ranges from {:.2} % ({}) to {:.2} % ({}).",
-            pages_text(pages),
+            memory_text(&trace.reading, pages),
             best.miss_ratio() * 100.0,
             best.policy,
             worst.miss_ratio() * 100.0,
@@ -221,7 +232,7 @@ fn ratio_table(trace: &TraceRuns, sizes: &[u64]) -> Markup {
         div.scroll tabindex="0" {
             table {
                 caption { "Misses in 100 accesses. Bold: fewest at that size without knowing the future." }
-                thead { tr { th scope="col" { "policy" } @for pages in sizes { th scope="col" { (pages_text(*pages)) } } } }
+                thead { tr { th scope="col" { "policy" } @for pages in sizes { th scope="col" { (memory_text(&trace.reading, *pages)) } } } }
                 tbody {
                     @for policy in policies_of(trace) {
                         tr {
@@ -248,7 +259,7 @@ fn size_section(index: usize, trace: &TraceRuns, pages: u64) -> Markup {
             }
             @for (number, run) in runs.iter().enumerate() {
                 @if run.samples.iter().any(|sample| !sample.generations.is_empty()) {
-                    (generations_figure(index, number, run).markup())
+                    (generations_figure(index, number, run, &trace.reading).markup())
                 }
             }
         }
@@ -323,7 +334,7 @@ fn time_figure(index: usize, runs: &[&Run], pages: u64) -> Figure {
     }
 }
 
-fn generations_figure(index: usize, number_of_run: usize, run: &Run) -> Figure {
+fn generations_figure(index: usize, number_of_run: usize, run: &Run, reading: &Reading) -> Figure {
     let most = run.samples.iter().map(|sample| sample.generations.len()).max().unwrap_or(0);
     // Counted from the youngest, because the oldest come and go.
     let series: Vec<Series> = (0..most)
@@ -332,22 +343,23 @@ fn generations_figure(index: usize, number_of_run: usize, run: &Run) -> Figure {
             let points = run.samples.iter().map(|sample| {
                 let generation = sample.generations.len().checked_sub(age + 1).map(|at| sample.generations[at]);
                 let pages = generation.map_or(0, |generation| generation.pages[0] + generation.pages[1]);
-                (sample.accesses as f64 / 1e6, mib(pages))
+                (sample.accesses as f64 / 1e6, memory(reading, pages))
             });
             let name = if age == 0 { "youngest generation".into() } else { format!("{age} older") };
             Series { name, look: age, points: points.collect() }
         })
         .collect();
     let highest = run.samples.iter().map(|sample| sample.generations.iter().map(|g| g.pages[0] + g.pages[1]).sum());
-    let highest = mib(highest.max().unwrap_or(0));
+    let highest = memory(reading, highest.max().unwrap_or(0));
+    let unit = memory_unit(reading);
     let created = run.outcome.counters.generations_created;
     Figure {
         id: format!("generations-{index}-{number_of_run}-{}", run.memory_pages),
         title: format!("Sizes of the generations: {}", run.policy),
         description: format!("{} generations were created; at most {most} exist at a time.", grouped(created)),
-        definition: "Memory in each generation (MiB), anonymous and file pages together, youngest on top.".into(),
+        definition: format!("Memory in each generation ({unit}), anonymous and file pages together, youngest on top."),
         x: Axis::exact("time (million accesses)", run.outcome.accesses as f64 / 1e6, 5, number),
-        y: Axis::linear("memory (MiB)", highest, 5, number),
+        y: Axis::linear(&format!("memory ({unit})"), highest, 5, number),
         series,
         x_label: |x| format!("{x:.3}"),
         y_label: |y| format!("{y:.2}"),

@@ -4,13 +4,13 @@ use maud::{Markup, html};
 
 use super::chart::{Figure, Series, Shape};
 use super::scale::Axis;
-use super::{mib, name_parts, page, write};
+use super::{memory, memory_unit, name_parts, page, write};
 use crate::mrc::{answer, goal_text, sampling_text};
+use crate::source::memory_text;
 use refault_console::text::grouped;
 use refault_console::text::number;
 use refault_console::{Failure, Output};
 use refault_lab::curve::{Curve, TraceCurves};
-use refault_lab::size::pages_text;
 
 /// Points of a complete curve that are drawn, evenly over the footprint.
 const DRAWN: u64 = 120;
@@ -36,9 +36,10 @@ pub fn write_curves(
                 h2 { (name) @if !parameters.is_empty() { " " small { (parameters) } } }
                 p.lead {
                     (grouped(trace.accesses)) " accesses to " (grouped(trace.distinct_pages)) " distinct pages ("
-                    (pages_text(trace.distinct_pages)) "); " (format!("{:.2}", trace.first_touches() * 100.0))
+                    (memory_text(&trace.reading, trace.distinct_pages)) "); " (format!("{:.2}", trace.first_touches() * 100.0))
                     " % of accesses are first touches."
                 }
+                (super::read_as(&trace.reading))
                 @if let Some(sampling) = trace.sampling { p.note { (sampling_text(sampling)) } }
                 p { "Memory for " (goal_text(trace, ratios)) ":" }
                 ul { @for curve in &trace.curves { li { (curve.policy) ": " (answer(trace, curve, ratios).join("; ")) } } }
@@ -83,14 +84,15 @@ fn figure(index: usize, trace: &TraceCurves, sizes: &[u64], ratios: &[f64]) -> F
                 at.sort_unstable();
                 at.dedup();
             }
-            let points = at.iter().map(|pages| (mib(*pages), curve.at(*pages) * 100.0)).collect();
+            let points = at.iter().map(|pages| (memory(&trace.reading, *pages), curve.at(*pages) * 100.0)).collect();
             Series { name: curve.policy.clone(), look, points }
         })
         .collect();
     let highest = series.iter().flat_map(|series| &series.points).fold(0.0f64, |high, (_, y)| high.max(*y));
     let knees = trace.curves.iter().take(KNEES).filter_map(|curve| {
         let knee = curve.knee(footprint, trace.first_touches())?;
-        Some((mib(knee.memory_pages), format!("knee of {}: {}", curve.policy, pages_text(knee.memory_pages))))
+        let text = memory_text(&trace.reading, knee.memory_pages);
+        Some((memory(&trace.reading, knee.memory_pages), format!("knee of {}: {text}", curve.policy)))
     });
     let errors = trace.curves.iter().flat_map(|curve| &curve.points).filter_map(|point| point.standard_error);
     let largest_error = errors.fold(0.0, f64::max);
@@ -106,7 +108,7 @@ fn figure(index: usize, trace: &TraceCurves, sizes: &[u64], ratios: &[f64]) -> F
                 largest_error * 100.0
             ),
         },
-        x: Axis::exact("memory (MiB)", mib(widest), 5, number),
+        x: Axis::exact(&format!("memory ({})", memory_unit(&trace.reading)), memory(&trace.reading, widest), 5, number),
         y: Axis::linear("miss ratio (%)", highest, 5, number),
         series,
         x_label: number,

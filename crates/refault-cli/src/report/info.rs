@@ -8,6 +8,7 @@ use super::chart::{Figure, Series, Shape};
 use super::heat::Heat;
 use super::scale::{Axis, tick};
 use super::{mib, page, write};
+use crate::source::memory_text;
 use crate::trace::{bucket_range, heat_level};
 use refault_console::text::grouped;
 use refault_console::text::number;
@@ -26,10 +27,11 @@ pub fn write_info(output: Output, name: &str, statistics: &TraceStatistics) -> R
         h1 { (name) }
         p.lead {
             (grouped(statistics.accesses)) " accesses to " (grouped(statistics.distinct_pages)) " distinct pages ("
-            (pages_text(statistics.distinct_pages)) "): " (grouped(statistics.distinct_anon_pages)) " anonymous, "
+            (memory_text(&statistics.reading, statistics.distinct_pages)) "): " (grouped(statistics.distinct_anon_pages)) " anonymous, "
             (grouped(statistics.distinct_file_pages)) " file. " (percent(statistics.reads())) " reads, "
             (percent(statistics.writes())) " writes."
         }
+        (super::read_as(&statistics.reading))
         div.grid2 { (reuse_figure(statistics).markup()) (footprint_figure(statistics).markup()) }
         (heat_figure(&statistics.heat_map, statistics.accesses))
     };

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use refault_trace::write::{Block, OutputFormat, TraceWriter};
 
-use crate::source::{KindName, ReadArgs, workload};
+use crate::source::{KindName, ReadArgs, say_remarks, workload};
 use refault_console::text::grouped;
 use refault_console::{Contents, Failure, ForceArgs, Outputs, Progress, say};
-use refault_trace::Source;
+use refault_trace::{ObjectsAs, Reading, Source};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -63,7 +63,7 @@ pub struct GenerateArgs {
 pub fn run(args: &ConvertArgs) -> Result<(), Failure> {
     let mut outputs = Outputs::new(args.force);
     outputs.reads(&args.input);
-    let source = args.read.file(&args.input, false)?;
+    let source = args.read.file(&args.input, false, ObjectsAs::OnePageEach)?;
     if std::fs::metadata(&args.input).is_ok_and(|metadata| metadata.is_file()) {
         args.read.check_effect(std::slice::from_ref(&source))?;
     }
@@ -95,6 +95,7 @@ fn copy(source: &Source, path: &Path, outputs: &mut Outputs) -> Result<(), Failu
         writer.write(Block::of(&*reader, &entries)).map_err(|error| unwritten(&error))?;
         progress.advance(entries.len() as u64);
     }
+    say_remarks(&source.name(), &Reading::of(&*reader));
     let accesses = writer.finish().map_err(|error| unwritten(&error))?;
     drop(progress);
     output.commit()?;

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 use refault_console::{Contents, Failure, ForceArgs, Outputs, Progress, say, with_output};
-use refault_trace::Kind;
 use refault_trace::heat_map::HeatMap;
 use refault_trace::statistics::{Resolution, TraceStatistics};
+use refault_trace::{Kind, ObjectsAs};
 use serde_json::{Value, json};
 
-use crate::source::{ReadArgs, require_file};
+use crate::source::{ReadArgs, memory_text, require_file, say_remarks};
 use refault_console::text::{align_numbers, grouped, number, plain_table};
-use refault_lab::size::{bytes_text, pages_text};
+use refault_lab::size::bytes_text;
 use refault_trace::{Format, FoundBy};
 
 /// Spans of time and regions of pages; a terminal shows half as many of each.
@@ -58,7 +58,7 @@ pub fn run(args: &InfoArgs) -> Result<(), Failure> {
     let mut outputs = Outputs::new(args.force);
     outputs.reads(&args.file);
     let report = outputs.claim("--report", args.report.as_deref(), Contents::Html)?;
-    let source = args.read.file(&args.file, true)?;
+    let source = args.read.file(&args.file, true, ObjectsAs::OnePageEach)?;
     args.read.check_effect(std::slice::from_ref(&source))?;
     let format = source.format()?;
     let progress = Progress::part("reading");
@@ -68,6 +68,7 @@ pub fn run(args: &InfoArgs) -> Result<(), Failure> {
         return Err(Failure::usage("trace is empty", args.file.display(), "a trace has at least one access"));
     }
     let name = source.name();
+    say_remarks(&name, &statistics.reading);
     with_output(None, |out| match args.format {
         InfoFormat::Table => write_text(out, &name, format, &statistics),
         InfoFormat::Json => write_json(out, &name, format, &statistics),
@@ -106,7 +107,7 @@ fn write_text(
         out,
         "distinct pages  {} ({}): {} anonymous, {} file",
         grouped(statistics.distinct_pages),
-        pages_text(statistics.distinct_pages),
+        memory_text(&statistics.reading, statistics.distinct_pages),
         grouped(statistics.distinct_anon_pages),
         grouped(statistics.distinct_file_pages)
     )?;
@@ -180,8 +181,12 @@ fn footprint_lines(statistics: &TraceStatistics) -> Vec<String> {
         sparkline(pairs.map(|pair| pair.iter().map(|point| point.window_pages).max().unwrap_or(0)).collect());
     let span = statistics.heat_map.accesses_per_column;
     vec![
-        format!("  so far  {so_far}  up to {}", pages_text(most)),
-        format!("  a span  {window}  up to {} in {} accesses", pages_text(most_at_once), grouped(span)),
+        format!("  so far  {so_far}  up to {}", memory_text(&statistics.reading, most)),
+        format!(
+            "  a span  {window}  up to {} in {} accesses",
+            memory_text(&statistics.reading, most_at_once),
+            grouped(span)
+        ),
     ]
 }
 
@@ -264,8 +269,11 @@ fn write_json(
             json!({ "type": kind, "first_page": row.first_page, "last_page": row.last_page, "accesses": row.counts })
         })
         .collect();
+    let reading = statistics.reading.to_json();
     let object = json!({
         "trace": name,
+        "remarks": reading["remarks"],
+        "objects": reading["objects"],
         "format": format.map(|(format, _)| format.name()),
         "format_found": format.map(|(_, found_by)| found_by.words()),
         "read_as": details,

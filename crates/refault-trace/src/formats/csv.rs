@@ -1,34 +1,45 @@
-//! Values with named columns, separated by commas, semicolons, tabs or bars.
+//! Values in columns, separated by commas, semicolons, tabs, bars or blanks, with names or in an order that is known.
 //!
 //! Where an access lies is said by one column: a page number, a byte address in memory, a byte offset in a file or
 //! device, a block number, or the name or number of an object. What a size beside it means depends on that: offsets and
 //! addresses with sizes are split into the pages they touch, blocks into the pages of `size` bytes or `count` blocks,
 //! while a page is one page, and so is an object unless objects have sizes ([`super::object`]); there a size only
-//! weighs.
+//! weighs. Disks get ranges of pages of their own.
 //!
 //! The separator is the most frequent of the first line. That line names the columns unless it is data: then the
-//! columns must be given by number, or there is only one, of page numbers. Fields may be quoted; a line is a record.
+//! columns must be given by number, or be those of a known order ([`super::preset`]), or there is only one, of page
+//! numbers. Fields may be quoted; a line is a record.
 
 use super::PAGE_BYTES;
 use super::csv_columns::{CsvColumns, Layout, Position};
+use super::csv_fields::{
+    Field, Operation, TimeUnit, fields, kind_of, operation_of, separator_name, separator_of, time_number, time_of,
+};
 use super::lis::block_detail;
 use super::numbers::{number, page, pages_touched};
 use super::object::{Objects, Pages, named};
+use super::preset::Preset;
+use super::ranges::Ranges;
 use super::request::{LineFormat, Request, Weight, kind_detail};
 use crate::Kind;
 use crate::error::quote;
-use crate::reader::{Details, Options};
-
-const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
+use crate::reader::{Details, ObjectPages, Options};
+use crate::remark::{Counts, Doubt, Remark};
 
 pub(crate) struct Csv {
     columns: CsvColumns,
+    preset: Option<&'static Preset>,
     kind: Option<Kind>,
     block_bytes: Option<u64>,
     objects: Objects,
+    devices: Ranges,
     limit: u64,
     layout: Option<Layout>,
     separator: u8,
+    time_unit: Option<TimeUnit>,
+    counts: Counts,
+    /// What was assumed of the first time.
+    time_remark: Option<Remark>,
 }
 
 /// Whether a line names a column this format knows as a position.
@@ -36,31 +47,53 @@ pub(crate) fn is_header(line: &[u8]) -> bool {
     fields(line, separator_of(line)).is_ok_and(|fields| CsvColumns::name_a_position(&fields))
 }
 
-/// The separator of a first line: the most frequent one outside quotes.
-pub(crate) fn separator_of(line: &[u8]) -> u8 {
-    let mut counts = [0usize; SEPARATORS.len()];
-    let mut quoted = false;
-    for byte in line {
-        match SEPARATORS.iter().position(|separator| separator == byte) {
-            Some(index) if !quoted => counts[index] += 1,
-            _ => quoted ^= *byte == b'"',
-        }
-    }
-    let most = counts.iter().copied().max().unwrap_or(0);
-    SEPARATORS[counts.iter().position(|count| *count == most).unwrap_or(0)]
-}
-
 impl Csv {
     pub(crate) fn new(options: &Options) -> Csv {
         Csv {
             columns: options.columns.clone(),
+            preset: None,
             kind: options.kind,
             block_bytes: options.block_bytes.map(u64::from),
-            objects: Objects::new(options.objects_have_sizes, options.limits.request_bytes),
+            objects: Objects::new(options),
+            devices: Ranges::many("device"),
             limit: options.limits.request_bytes,
             layout: None,
             separator: b',',
+            time_unit: None,
+            counts: Counts::default(),
+            time_remark: None,
         }
+    }
+
+    /// A format with columns in a known order.
+    pub(crate) fn preset(preset: &'static Preset, options: &Options) -> Csv {
+        let block_bytes = options.block_bytes.map(u64::from).or(preset.block_bytes);
+        Csv { columns: preset.columns(), preset: Some(preset), block_bytes, ..Csv::new(options) }
+    }
+
+    /// Whether to remark on what a preset leaves out or assumes: its documentation says it.
+    fn is_free(&self) -> bool {
+        self.preset.is_none()
+    }
+
+    fn time(&mut self, field: &[u8], said: Option<TimeUnit>) -> Result<u64, String> {
+        let unit = match (self.time_unit, said) {
+            (Some(unit), _) => unit,
+            (None, Some(unit)) => *self.time_unit.insert(unit),
+            (None, None) => {
+                let unit = TimeUnit::of_magnitude(time_number(field)?);
+                if unit != TimeUnit::Seconds {
+                    let (words, name) = unit.words();
+                    let text = format!(
+                        "the first time, {}, is taken for {words}: --columns {name}=NAME says so",
+                        quote(field)
+                    );
+                    self.time_remark = Some(Remark::with_text(Doubt::TimeUnit, 1, text));
+                }
+                *self.time_unit.insert(unit)
+            }
+        };
+        time_of(field, unit)
     }
 
     fn request(&mut self, fields: &[Field]) -> Result<Option<Request>, String> {
@@ -69,15 +102,37 @@ impl Csv {
             let missing = || format!("{name} is missing: the line has {} fields, not {}", fields.len(), index + 1);
             fields.get(index).map(AsRef::as_ref).ok_or_else(missing)
         };
-        let write = match layout.operation {
-            Some(index) => match is_write(field(index, "operation")?)? {
-                Some(write) => write,
-                None => return Ok(None),
-            },
-            None => false,
+        let mut write = false;
+        if let Some(index) = layout.operation {
+            let (operation, by_number) = operation_of(field(index, "operation")?)?;
+            if by_number && !layout.numbers_are_known && self.preset.is_none() {
+                self.counts.add(Doubt::OperationNumbers);
+            }
+            match operation {
+                Operation::Read | Operation::Write => write = operation == Operation::Write,
+                Operation::Delete => {
+                    self.counts.add(Doubt::Deletions);
+                    return Ok(None);
+                }
+                Operation::Other => {
+                    self.counts.add(Doubt::OtherCommands);
+                    return Ok(None);
+                }
+            }
+        }
+        let is_object = matches!(layout.position, Position::Object(_));
+        let size = match layout.size {
+            // An object may say no size, as a request that found nothing does.
+            Some(index) if is_object && fields.get(index).is_none_or(|field| field.trim_ascii().is_empty()) => None,
+            Some(index) => Some(number(field(index, "size")?, "size")?),
+            None => None,
         };
-        let size = layout.size.map(|index| number(field(index, "size")?, "size")).transpose()?;
+        let key_size = match layout.key_size {
+            Some(index) => number(field(index, "key size")?, "key size")?,
+            None => 0,
+        };
         let count = layout.count.map(|index| number(field(index, "count")?, "count")).transpose()?;
+        let mut repeat = 1;
         let (first_page, pages, weight): Pages = match layout.position {
             Position::Page(index) => {
                 let first = page(number(field(index, "page")?, "page")?)?;
@@ -106,17 +161,56 @@ impl Csv {
                 let (first, pages) = pages_touched(offset, known.unwrap_or(unit), self.limit)?;
                 (page(first)?, pages, Weight::range(offset, known.unwrap_or(unit)))
             }
-            Position::Object(index) => self.objects.pages(named(field(index, "object")?.trim_ascii()), size)?,
+            Position::Object(index) => {
+                repeat = count.unwrap_or(1);
+                let key = field(index, "object")?.trim_ascii();
+                let object = match layout.devices.is_empty() {
+                    true => named(key),
+                    false => named(&[&device(&layout.devices, fields)?, b"\n".as_slice(), key].concat()),
+                };
+                self.objects.pages(object, size.map(|size| size.saturating_add(key_size)))?
+            }
+        };
+        if pages == 0 && !is_object || repeat == 0 {
+            self.counts.add(Doubt::EmptyRequests);
+            return Ok(None);
+        }
+        if pages.saturating_mul(repeat).saturating_mul(PAGE_BYTES) > self.limit.max(PAGE_BYTES) {
+            return Err(format!("{pages} pages {repeat} times over are too many"));
+        }
+        let first_page = match layout.devices.is_empty() || is_object {
+            true => first_page,
+            false => self.devices.place(&device(&layout.devices, fields)?, first_page, pages)?,
         };
         let kind = match layout.kind {
             Some(index) => kind_of(field(index, "kind")?)?,
             None => self.kind.unwrap_or(layout.position.default_kind()),
         };
+        if let Some(index) = layout.ttl
+            && fields.get(index).is_some_and(|ttl| number(ttl, "").is_ok_and(|ttl| ttl > 0))
+        {
+            self.counts.add(Doubt::TimesToLive);
+        }
+        if layout.operations_are_missing && self.preset.is_none() {
+            self.counts.add(Doubt::NoOperations);
+        }
         let time = match layout.time {
-            Some((index, unit)) => Some(time_of(field(index, "time")?, unit)?),
+            Some((index, unit)) => Some(self.time(field(index, "time")?, unit)?),
             None => None,
         };
-        Ok((pages > 0).then_some(Request { first_page, pages, kind, write, time, weight }))
+        Ok((pages > 0).then_some(Request { first_page, pages, kind, write, time, weight, repeat }))
+    }
+}
+
+/// The name of a disk, of several columns.
+fn device<'a>(columns: &[usize], fields: &'a [Field<'a>]) -> Result<std::borrow::Cow<'a, [u8]>, String> {
+    let field = |index: &usize| {
+        let field = fields.get(*index).map(|field| field.trim_ascii());
+        field.ok_or_else(|| format!("device is missing: the line has {} fields, not {}", fields.len(), index + 1))
+    };
+    match columns {
+        [one] => Ok(field(one)?.into()),
+        several => Ok(several.iter().map(field).collect::<Result<Vec<_>, String>>()?.join(&b','.to_owned()).into()),
     }
 }
 
@@ -128,9 +222,21 @@ impl LineFormat for Csv {
         if self.layout.is_none() {
             self.separator = separator_of(line);
             let fields = fields(line, self.separator)?;
+            if let Some(preset) = self.preset {
+                if preset.is_header(line) {
+                    return Ok(None);
+                }
+                preset.check(&fields)?;
+            }
+            let mut fields = fields;
+            let least = self.preset.map_or(0, |preset| preset.columns.len());
+            fields.resize(fields.len().max(least), Field::Borrowed(b""));
             let (layout, is_header) = self.columns.layout(&fields)?;
+            if layout.size.is_none() {
+                self.objects.without_sizes();
+            }
             self.layout = Some(layout);
-            if is_header {
+            if is_header && self.is_free() {
                 return Ok(None);
             }
         }
@@ -140,13 +246,11 @@ impl LineFormat for Csv {
 
     fn details(&self) -> Details {
         let Some(layout) = &self.layout else { return Details::new() };
-        let separator = match self.separator {
-            b',' => "comma",
-            b';' => "semicolon",
-            b'\t' => "tab",
-            _ => "bar",
-        };
-        let mut details = vec![("separator", separator.to_owned()), ("columns", layout.described.join(", "))];
+        let separator = separator_name(self.separator).to_owned();
+        let mut details = vec![("separator", separator), ("columns", layout.described.join(", "))];
+        if !layout.devices.is_empty() && !matches!(layout.position, Position::Object(_)) {
+            details.push(("devices", self.devices.described()));
+        }
         match layout.position {
             Position::Object(_) => details.push(("objects", self.objects.described())),
             Position::Block(_, usual) => details.push(block_detail(self.block_bytes.unwrap_or(usual))),
@@ -158,64 +262,22 @@ impl LineFormat for Csv {
         });
         details
     }
-}
 
-fn time_of(field: &[u8], unit: f64) -> Result<u64, String> {
-    if let Ok(whole) = number(field, "time") {
-        return Ok(whole.saturating_mul(unit as u64));
+    fn remarks(&self) -> Vec<Remark> {
+        let layout = self.layout.iter().filter(|_| self.is_free()).flat_map(|layout| layout.remarks.clone());
+        let unread = self.preset.filter(|preset| preset.has_more).into_iter().filter_map(|preset| {
+            let layout = self.layout.as_ref()?;
+            layout.remarks.iter().find(|remark| remark.doubt == Doubt::UnreadColumns).cloned().map(|remark| {
+                let text = format!("columns behind the {} of {} are not read", preset.columns.len(), preset.name);
+                Remark::with_text(Doubt::UnreadColumns, remark.count, text)
+            })
+        });
+        let counted = self.counts.remarks().into_iter().chain(self.objects.counts().remarks());
+        layout.chain(unread).chain(self.time_remark.clone()).chain(counted).collect()
     }
-    let value = std::str::from_utf8(field).ok().and_then(|text| text.trim().parse::<f64>().ok());
-    match value {
-        Some(value) if value >= 0.0 && value.is_finite() => Ok((value * unit) as u64),
-        Some(_) => Err(format!("time {} is negative or not finite", quote(field))),
-        None => Err(format!("time {} is not a number", quote(field))),
-    }
-}
 
-/// `None` for a deletion, which is no access.
-fn is_write(field: &[u8]) -> Result<Option<bool>, String> {
-    let word = field.trim_ascii().to_ascii_lowercase();
-    match word.as_slice() {
-        b"r" | b"read" | b"load" | b"get" | b"gets" | b"rs" | b"head" | b"0" | b"false" => Ok(Some(false)),
-        b"w" | b"write" | b"store" | b"modify" | b"set" | b"put" | b"ws" | b"add" | b"replace" | b"cas" | b"append"
-        | b"prepend" | b"incr" | b"decr" | b"1" | b"true" => Ok(Some(true)),
-        b"delete" | b"del" | b"discard" | b"trim" => Ok(None),
-        _ => Err(format!("operation {} is neither a read (r, read, 0) nor a write (w, write, 1)", quote(field))),
+    fn objects(&self) -> Option<ObjectPages> {
+        let layout = self.layout.as_ref()?;
+        matches!(layout.position, Position::Object(_)).then(|| self.objects.pages_of_all())
     }
-}
-
-fn kind_of(field: &[u8]) -> Result<Kind, String> {
-    match field.trim_ascii() {
-        b"anon" | b"0" => Ok(Kind::Anon),
-        b"fd" | b"1" => Ok(Kind::Fd),
-        b"mapped" | b"2" => Ok(Kind::Mapped),
-        _ => Err(format!("kind {} is not anon, fd or mapped", quote(field))),
-    }
-}
-
-pub(crate) type Field<'a> = std::borrow::Cow<'a, [u8]>;
-
-/// Splits a line at separators outside quotes; a doubled quote inside quotes is one.
-fn fields(line: &[u8], separator: u8) -> Result<Vec<Field<'_>>, String> {
-    if !line.contains(&b'"') {
-        return Ok(line.split(|byte| *byte == separator).map(Field::Borrowed).collect());
-    }
-    let (mut fields, mut field, mut quoted) = (Vec::new(), Vec::new(), false);
-    let mut bytes = line.iter().copied().peekable();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'"' if quoted && bytes.peek() == Some(&b'"') => {
-                bytes.next();
-                field.push(b'"');
-            }
-            b'"' => quoted = !quoted,
-            byte if byte == separator && !quoted => fields.push(Field::Owned(std::mem::take(&mut field))),
-            byte => field.push(byte),
-        }
-    }
-    if quoted {
-        return Err("a quote is not closed on its line".to_owned());
-    }
-    fields.push(Field::Owned(field));
-    Ok(fields)
 }

@@ -1,9 +1,10 @@
 //! Which column of a CSV file is what: by the names asked for, by number, or by the names that are usual.
 
 use super::PAGE_BYTES;
-use super::csv::Field;
+use super::csv_fields::{Field, SEPARATOR_NAMES, TimeUnit};
 use super::numbers::number;
 use crate::Kind;
+use crate::remark::{Doubt, Remark};
 
 /// Which columns of a CSV file to read: by name as in the first line, or by number from 1. `None` looks for the names
 /// that each field says, whatever their case; an empty name reads no such column.
@@ -20,17 +21,29 @@ pub struct CsvColumns {
     pub block: Option<String>,
     /// Name or number of an object: `object`, `object_id`, `obj_id`, `obj`, `objid`, `key`, `id`.
     pub object: Option<String>,
-    /// Bytes accessed: `size`, `length`, `len`, `bytes`, `object_size`, `obj_size`, `size_bytes`, `value_size`. Without
-    /// it an access touches one page or block.
+    /// Disk, device or volume, of which each has positions of its own: `disk`, `device`, `lun`, `asu`, `volume` and the
+    /// like; several columns that name it together are joined by `+`.
+    pub device: Option<String>,
+    /// Bytes accessed: `size`, `length`, `len`, `bytes`, `object_size`, `obj_size`, `size_bytes`, `value_size` and the
+    /// like. Without it an access touches one page or block.
     pub size: Option<String>,
-    /// Blocks or pages accessed: `count`, `blocks`, `sectors`, `nr_blocks`, `nr_sectors`, `pages`.
+    /// Bytes of the key beside the size of its value: `key_size`.
+    pub key_size: Option<String>,
+    /// Blocks or pages accessed: `count`, `blocks`, `sectors`, `nr_blocks`, `nr_sectors`, `pages`. Of objects: how
+    /// often the record counts, `op_count`.
     pub count: Option<String>,
-    /// Operation: `op`, `operation`, `type`, `write`, `rw`, `is_write`. Deletions are left out.
+    /// Operation: `op`, `operation`, `type`, `write`, `rw`, `is_write` and the like. Deletions are left out.
     pub operation: Option<String>,
     /// Kind: `kind`.
     pub kind: Option<String>,
-    /// Time in seconds (`time`, `timestamp`, `ts`), or in the unit of its name (`time_ms`, `time_us`, `time_ns`).
+    /// Time: `time`, `timestamp`, `ts`, or with a unit `time_s`, `time_ms`, `time_us`, `time_ns`.
     pub time: Option<String>,
+    /// The unit of the time; `None` takes that of the column's name, or tells it by the first time's magnitude.
+    pub time_unit: Option<TimeUnit>,
+    /// Time to live, which is counted and not used: `ttl`.
+    pub ttl: Option<String>,
+    /// Columns that are known not to matter, so that nothing is said of them.
+    pub unread: Vec<String>,
 }
 
 const PAGE_NAMES: &[&str] = &["page", "page_number", "pfn", "vpn"];
@@ -39,13 +52,68 @@ const OFFSET_NAMES: &[&str] = &["offset", "byte_offset"];
 /// Block numbers that count sectors of 512 bytes.
 const SECTOR_NAMES: &[&str] = &["lba", "lbn", "sector"];
 const BLOCK_NAMES: &[&str] = &["lba", "lbn", "sector", "block", "block_number", "blkno"];
-const OBJECT_NAMES: &[&str] = &["object", "object_id", "obj_id", "obj", "objid", "key", "id"];
-const SIZE_NAMES: &[&str] = &["size", "length", "len", "bytes", "object_size", "obj_size", "size_bytes", "value_size"];
+const OBJECT_NAMES: &[&str] =
+    &["object", "object_id", "obj_id", "obj", "objid", "key", "id", "cachekey", "hashed_path_query", "url"];
+/// Names of a disk; those of its host are joined to it.
+const DEVICE_NAMES: &[&str] = &[
+    "device",
+    "device_id",
+    "dev",
+    "disk",
+    "disk_id",
+    "disknumber",
+    "disk_number",
+    "disknum",
+    "lun",
+    "asu",
+    "volume",
+    "volume_id",
+    "volumeid",
+    "vol",
+    "vol_id",
+    "vdisk",
+    "namespace",
+    "nsid",
+];
+const HOST_NAMES: &[&str] = &["hostname", "host", "server"];
+const SIZE_NAMES: &[&str] = &[
+    "size",
+    "length",
+    "len",
+    "bytes",
+    "object_size",
+    "obj_size",
+    "size_bytes",
+    "value_size",
+    "objectsize",
+    "response_size",
+    "io_size",
+    "iosize",
+];
+const KEY_SIZE_NAMES: &[&str] = &["key_size"];
 const COUNT_NAMES: &[&str] = &["count", "blocks", "sectors", "nr_blocks", "nr_sectors", "pages"];
-const OPERATION_NAMES: &[&str] = &["op", "operation", "type", "write", "rw", "is_write"];
+/// How often a record of an object counts.
+const REPEAT_NAMES: &[&str] = &["op_count"];
+const OPERATION_NAMES: &[&str] =
+    &["op", "operation", "opcode", "type", "write", "rw", "is_write", "iotype", "io_type", "optype", "op_type"];
+/// Names that say what 0 and 1 mean.
+const WRITE_NAMES: &[&str] = &["write", "is_write"];
 const KIND_NAMES: &[&str] = &["kind"];
-const TIME_NAMES: &[&str] =
-    &["time", "timestamp", "ts", "time_s", "time_ms", "time_us", "time_ns", "timestamp_ms", "timestamp_us"];
+const TTL_NAMES: &[&str] = &["ttl"];
+const TIME_NAMES: &[&str] = &[
+    "time",
+    "timestamp",
+    "ts",
+    "time_s",
+    "time_ms",
+    "time_us",
+    "time_ns",
+    "timestamp_ms",
+    "timestamp_us",
+    "timestamp_ns",
+    "op_time",
+    "relative_unix",
+];
 
 /// Columns shown in a message, at most.
 const MAX_SHOWN: usize = 12;
@@ -82,14 +150,24 @@ impl Position {
 /// Columns by index.
 pub(crate) struct Layout {
     pub(crate) position: Position,
+    /// The columns that together name a disk.
+    pub(crate) devices: Vec<usize>,
     pub(crate) size: Option<usize>,
+    pub(crate) key_size: Option<usize>,
     pub(crate) count: Option<usize>,
     pub(crate) operation: Option<usize>,
+    /// Whether 0 and 1 as operations mean what is said of them.
+    pub(crate) numbers_are_known: bool,
+    /// Whether to remark that no column says the operation.
+    pub(crate) operations_are_missing: bool,
     pub(crate) kind: Option<usize>,
-    /// The column and the nanoseconds of its unit.
-    pub(crate) time: Option<(usize, f64)>,
+    /// The column, and its unit if that is known.
+    pub(crate) time: Option<(usize, Option<TimeUnit>)>,
+    pub(crate) ttl: Option<usize>,
     /// Each of them for people: what it is, and which column.
     pub(crate) described: Vec<String>,
+    /// What was assumed of the first line.
+    pub(crate) remarks: Vec<Remark>,
 }
 
 /// Finds columns in a first line, and notes what was found.
@@ -102,30 +180,84 @@ struct Finder<'a> {
 
 impl Finder<'_> {
     fn find(&mut self, what: &str, given: &Option<String>, usual: &[&str]) -> Result<Option<usize>, String> {
-        let by_name = |name: &str| self.first.iter().position(|field| same_name(field, name));
         let found = match given.as_deref() {
             Some("") => None,
-            // A number is a number, though the first record of a file without a header may hold it.
-            Some(name) => match (name.parse::<usize>(), by_name(name)) {
-                (Ok(index), _) if (1..=self.first.len()).contains(&index) => Some((index - 1, false)),
-                (Ok(index), _) => {
-                    return Err(format!("there is no column {index}: the line has {}", self.first.len()));
-                }
-                (Err(_), Some(index)) => Some((index, true)),
-                (Err(_), None) => {
-                    let name = name.escape_debug();
-                    return Err(format!("no column is called '{name}'; there are: {}", columns_here(self.first)));
-                }
-            },
-            None => usual.iter().find_map(|name| by_name(name)).map(|index| (index, true)),
+            Some(name) => Some(self.column(name)?),
+            None => usual.iter().find_map(|name| self.by_name(name)).map(|index| (index, true)),
         };
         let Some((index, by_name)) = found else { return Ok(None) };
+        self.note(what, index, by_name);
+        Ok(Some(index))
+    }
+
+    /// The columns that together name a disk.
+    fn devices(&mut self, given: &Option<String>) -> Result<Vec<usize>, String> {
+        let mut found = Vec::new();
+        match given.as_deref() {
+            Some("") => {}
+            Some(names) => {
+                for name in names.split('+') {
+                    found.push(self.column(name)?);
+                }
+            }
+            None => {
+                if let Some(index) = DEVICE_NAMES.iter().find_map(|name| self.by_name(name)) {
+                    found.extend(HOST_NAMES.iter().find_map(|name| self.by_name(name)).map(|host| (host, true)));
+                    found.push((index, true));
+                }
+            }
+        }
+        for (index, by_name) in &found {
+            self.note("device", *index, *by_name);
+        }
+        Ok(found.into_iter().map(|(index, _)| index).collect())
+    }
+
+    fn by_name(&self, name: &str) -> Option<usize> {
+        self.first.iter().position(|field| same_name(field, name))
+    }
+
+    /// The column with a name or number, and whether it was found by its name.
+    fn column(&self, name: &str) -> Result<(usize, bool), String> {
+        // A number is a number, though the first record of a file without a header may hold it.
+        match (name.parse::<usize>(), self.by_name(name)) {
+            (Ok(index), _) if (1..=self.first.len()).contains(&index) => Ok((index - 1, false)),
+            (Ok(index), _) => {
+                let columns = columns_here(self.first, true);
+                Err(format!("there is no column {index}: the line has {}: {columns}", self.first.len()))
+            }
+            (Err(_), Some(index)) => Ok((index, true)),
+            (Err(_), None) => {
+                let columns = columns_here(self.first, is_record(self.first));
+                Err(format!("no column is called '{}'; there are: {columns}", name.escape_debug()))
+            }
+        }
+    }
+
+    fn note(&mut self, what: &str, index: usize, by_name: bool) {
         self.named |= by_name;
         let name = String::from_utf8_lossy(self.first[index].trim_ascii()).escape_debug().to_string();
         let name = if by_name { format!("{what} is '{name}' (column {})", index + 1) } else { String::new() };
         let text = if name.is_empty() { format!("{what} is column {}", index + 1) } else { name };
         self.described.push((index, text));
-        Ok(Some(index))
+    }
+
+    /// The remark that columns are not read, except `known` ones.
+    fn unread(&self, known: &[usize], is_header: bool) -> Option<Remark> {
+        let is_read = |index: &usize| self.described.iter().any(|(other, _)| other == index);
+        let unread: Vec<usize> =
+            (0..self.first.len()).filter(|index| !is_read(index) && !known.contains(index)).collect();
+        let name = |index: &usize| match is_header {
+            true => String::from_utf8_lossy(self.first[*index].trim_ascii()).escape_debug().take(40).collect(),
+            false => (index + 1).to_string(),
+        };
+        let names: Vec<String> = unread.iter().take(MAX_SHOWN).map(name).collect();
+        let more = if unread.len() > MAX_SHOWN { ", …" } else { "" };
+        let text = format!(
+            "columns that are not read: {}{more}; --columns unread=NAME says that one does not matter",
+            names.join(", ")
+        );
+        (!unread.is_empty()).then(|| Remark::with_text(Doubt::UnreadColumns, unread.len() as u64, text))
     }
 
     fn drop(&mut self, index: Option<usize>, keep: usize) {
@@ -170,20 +302,56 @@ impl CsvColumns {
         for other in found {
             finder.drop(other.map(Position::column), position.column());
         }
-        let (size, count) = (
-            finder.find("size", &self.size, SIZE_NAMES)?,
-            match position {
-                Position::Page(_) | Position::Block(..) => finder.find("count", &self.count, COUNT_NAMES)?,
-                _ => None,
-            },
-        );
+        let is_object = matches!(position, Position::Object(_));
+        // A column called `device` beside an object's name is no disk, unless it is said to be.
+        let devices = if is_object && self.device.is_none() { Vec::new() } else { finder.devices(&self.device)? };
+        let size = finder.find("size", &self.size, SIZE_NAMES)?;
+        let key_size = if is_object { finder.find("key size", &self.key_size, KEY_SIZE_NAMES)? } else { None };
+        let count = match position {
+            Position::Page(_) | Position::Block(..) => finder.find("count", &self.count, COUNT_NAMES)?,
+            Position::Object(_) => finder.find("count", &self.count, REPEAT_NAMES)?,
+            Position::Address(_) | Position::Offset(_) => None,
+        };
         let operation = finder.find("operation", &self.operation, OPERATION_NAMES)?;
-        let (kind, time) = (finder.find("kind", &self.kind, KIND_NAMES)?, finder.find("time", &self.time, TIME_NAMES)?);
-        let time = time.map(|index| (index, time_unit(&first[index])));
+        let numbers_are_known =
+            operation.is_some_and(|index| WRITE_NAMES.iter().any(|name| same_name(&first[index], name)));
+        let kind = finder.find("kind", &self.kind, KIND_NAMES)?;
+        let time = finder.find("time", &self.time, TIME_NAMES)?;
+        let time = time.map(|index| (index, self.time_unit.or_else(|| time_unit(first, index))));
+        let ttl = finder.find("time to live", &self.ttl, TTL_NAMES)?;
         let is_header = finder.named || (!lone_number && !is_data(position, first));
+        let mut remarks = Vec::new();
+        if is_header && !finder.named {
+            let text = format!("the first line is taken for a header: {}", columns_here(first, false));
+            remarks.push(Remark::with_text(Doubt::FirstLineIsHeader, 1, text));
+        }
+        let unread: Vec<usize> =
+            self.unread.iter().map(|name| Ok(finder.column(name)?.0)).collect::<Result<_, String>>()?;
+        remarks.extend(finder.unread(&unread, is_header));
         let described = finder.described.into_iter().map(|(_, text)| text).collect();
-        Ok((Layout { position, size, count, operation, kind, time, described }, is_header))
+        let layout = Layout {
+            position,
+            devices,
+            size,
+            key_size,
+            count,
+            operation,
+            numbers_are_known,
+            operations_are_missing: operation.is_none() && self.operation.is_none(),
+            kind,
+            time,
+            ttl,
+            described,
+            remarks,
+        };
+        Ok((layout, is_header))
     }
+}
+
+/// Whether a first line looks like a record, because a field is a number.
+fn is_record(first: &[Field]) -> bool {
+    let is_number = |field: &Field| std::str::from_utf8(field).is_ok_and(|text| text.trim().parse::<f64>().is_ok());
+    first.iter().any(is_number)
 }
 
 /// Whether a first line, whose columns were given by number, is a record: its fields that are to be numbers are.
@@ -197,9 +365,15 @@ fn is_data(position: Position, first: &[Field]) -> bool {
 
 /// What there is, and what to write.
 fn suggestion(first: &[Field]) -> String {
-    if first.iter().all(|field| number(field, "").is_ok()) {
-        let columns = first.len();
-        return format!("the first line has {columns} numbers and no names: say by number, such as --columns object=2");
+    if first.len() == 1 {
+        return format!(
+            "the line has one column, {}; columns are parted by {SEPARATOR_NAMES}",
+            columns_here(first, false)
+        );
+    }
+    if is_record(first) {
+        let columns = columns_here(first, true);
+        return format!("the first line has no names but: {columns}: say by number, such as --columns object=2");
     }
     let likely = [("page", "page"), ("addr", "address"), ("off", "offset"), ("lba", "block"), ("block", "block")];
     let likely = likely.iter().chain(&[("sector", "block"), ("key", "object"), ("obj", "object"), ("id", "object")]);
@@ -211,26 +385,32 @@ fn suggestion(first: &[Field]) -> String {
         })
         .next();
     let example = example.unwrap_or_else(|| format!("page={}", name(&first[0])));
-    format!("there are: {}; say which, such as --columns {example}", columns_here(first))
+    format!("there are: {}; say which, such as --columns {example}", columns_here(first, false))
 }
 
-/// The names of a first line.
-fn columns_here(first: &[Field]) -> String {
-    let names = first.iter().take(MAX_SHOWN);
-    let names: Vec<String> =
-        names.map(|field| String::from_utf8_lossy(field.trim_ascii()).escape_debug().take(40).collect()).collect();
+/// The fields of a first line, by their numbers if they are no names.
+fn columns_here(first: &[Field], numbered: bool) -> String {
+    let shown = first.iter().take(MAX_SHOWN).enumerate().map(|(index, field)| {
+        let text: String = String::from_utf8_lossy(field.trim_ascii()).escape_debug().take(40).collect();
+        if numbered { format!("{} '{text}'", index + 1) } else { text }
+    });
+    let shown: Vec<String> = shown.collect();
     let more = if first.len() > MAX_SHOWN { ", …" } else { "" };
-    format!("{}{more}", names.join(", "))
+    format!("{}{more}", shown.join(", "))
 }
 
-/// Nanoseconds of the unit that a column's name ends in; seconds if it says none.
-fn time_unit(name: &[u8]) -> f64 {
-    let name = name.trim_ascii().to_ascii_lowercase();
+/// The unit that a column's name says.
+fn time_unit(first: &[Field], index: usize) -> Option<TimeUnit> {
+    let name = first[index].trim_ascii().to_ascii_lowercase();
+    let has = |other: &str| first.iter().any(|field| same_name(field, other));
     match () {
-        () if name.ends_with(b"_ns") => 1.0,
-        () if name.ends_with(b"_us") => 1e3,
-        () if name.ends_with(b"_ms") => 1e6,
-        () => 1e9,
+        () if name.ends_with(b"_ns") => Some(TimeUnit::Nanoseconds),
+        () if name.ends_with(b"_us") => Some(TimeUnit::Microseconds),
+        () if name.ends_with(b"_ms") => Some(TimeUnit::Milliseconds),
+        () if name.ends_with(b"_s") || name == b"relative_unix" => Some(TimeUnit::Seconds),
+        // The block traces of MSR Cambridge, with the names of their columns.
+        () if has("disknumber") && has("responsetime") => Some(TimeUnit::FileTime),
+        () => None,
     }
 }
 

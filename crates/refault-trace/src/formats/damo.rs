@@ -3,20 +3,25 @@
 //!
 //! A snapshot says of regions how many samples of an interval found them accessed. Each page of a region with at least
 //! one becomes one access at the snapshot's end, so the trace knows no order within a snapshot, nothing of writes, and
-//! takes all pages of a region for accessed, as DAMON does. Targets get ranges of pages of their own.
-//! Cost: JSON of at most 256 MiB is read as a whole.
+//! takes all pages of a region for accessed, as DAMON does. Targets get ranges of pages of their own; damo writes one
+//! after the other, so that all of a record is read and sorted by time. Snapshots that damo makes up to end a record of
+//! one (`0-0: -1`) are left out.
+//! Cost: JSON of at most 256 MiB is read as a whole, and of text some 64 bytes for each region with accesses.
 
 use serde_json::Value;
 
 use super::blkparse::seconds;
 use super::numbers::{decimal, pages_touched, words};
 use super::ranges::Ranges;
-use super::request::{LineFormat, Lines, Request, Requests, Weight, kind_detail};
+use super::request::{Request, Requests, Weight, kind_detail};
 use crate::error::{Place, quote};
 use crate::input::Input;
 use crate::reader::{Details, Options};
+use crate::remark::{Counts, Doubt, Remark};
 use crate::{Kind, TraceError};
 
+/// Regions with accesses that are sorted in memory, at most: some 500 MiB.
+const MAX_REGIONS: usize = 1 << 23;
 const EVENT: &[u8] = b"damon:damon_aggregated:";
 
 /// Whether a line is an event of DAMON.
@@ -40,15 +45,14 @@ struct Region<'a> {
 pub(crate) struct Damo {
     kind: Kind,
     kind_asked: bool,
-    limit: u64,
+    events: Events,
     form: Form,
 }
 
-/// JSON or text, which the first bytes say.
+/// Unread, or all requests by time: records of several targets are written target after target.
 enum Form {
     Unknown,
-    Json(std::vec::IntoIter<Request>),
-    Text(Box<Lines<Events>>),
+    Read(std::vec::IntoIter<Request>),
 }
 
 /// What both forms need.
@@ -56,6 +60,7 @@ struct Events {
     kind: Kind,
     limit: u64,
     targets: Ranges,
+    counts: Counts,
 }
 
 impl Events {
@@ -64,7 +69,7 @@ impl Events {
         let (first_page, pages) = pages_touched(region.start, size, self.limit)?;
         let first_page = self.targets.place(region.target, first_page, pages)?;
         let (kind, time, weight) = (self.kind, region.time, Weight::Unknown);
-        Ok((pages > 0).then_some(Request { first_page, pages, kind, write: false, time, weight }))
+        Ok((pages > 0).then_some(Request { first_page, pages, kind, write: false, time, weight, repeat: 1 }))
     }
 
     /// All requests of damo's JSON, by time.
@@ -81,7 +86,8 @@ impl Events {
                 for region in regions {
                     let field = |key: &str| region.get(key).ok_or_else(|| format!("a region has no '{key}'"));
                     let accesses = field("nr_accesses")?;
-                    let samples = ["samples", "nr_samples", "percent"].iter().find_map(|key| accesses.get(key));
+                    let said = |key: &&str| accesses.get(key).filter(|value| !value.is_null());
+                    let samples = ["samples", "nr_samples", "percent"].iter().find_map(said);
                     if !is_positive(samples.unwrap_or(accesses)) {
                         continue;
                     }
@@ -90,8 +96,24 @@ impl Events {
                 }
             }
         }
-        requests.sort_by_key(|request| request.time);
         Ok(requests)
+    }
+
+    /// All requests of the lines of `perf script`.
+    fn of_text(&mut self, input: &mut Input) -> Result<Vec<Request>, TraceError> {
+        let (mut requests, mut number) = (Vec::new(), 0);
+        loop {
+            number += 1;
+            let Some(line) = input.line(number)? else { return Ok(requests) };
+            let request = self.parse(line);
+            let place = Place::Line(number);
+            requests.extend(request.map_err(|reason| TraceError::malformed(input.path(), place, reason))?);
+            if requests.len() > MAX_REGIONS {
+                let reason =
+                    format!("has more than {MAX_REGIONS} regions with accesses, which are sorted by time in memory");
+                return Err(TraceError::limit(input.path(), place, reason));
+            }
+        }
     }
 }
 
@@ -118,10 +140,13 @@ fn is_positive(value: &Value) -> bool {
     }
 }
 
-impl LineFormat for Events {
+impl Events {
     /// `… seconds: damon:damon_aggregated: target_id=T nr_regions=N start-end: accesses [age]`
     fn parse(&mut self, line: &[u8]) -> Result<Option<Request>, String> {
         if !is_line(line) {
+            if !line.trim_ascii().is_empty() && !line.starts_with(b"#") {
+                self.counts.add(Doubt::NotAnEvent);
+            }
             return Ok(None);
         }
         let fields: Vec<&[u8]> = words(line).collect();
@@ -135,49 +160,57 @@ impl LineFormat for Events {
         let dash = memchr::memchr(b'-', addresses).ok_or_else(wrong)?;
         let (start, end) = (decimal(&addresses[..dash]), decimal(&addresses[dash + 1..]));
         let (start, end) = start.zip(end).ok_or_else(wrong)?;
+        if start == 0 && end == 0 && accesses.starts_with(b"-") {
+            self.counts.add(Doubt::MadeUpSnapshots);
+            return Ok(None);
+        }
         if decimal(accesses).ok_or_else(wrong)? == 0 {
             return Ok(None);
         }
         self.request(&Region { target, start, end, time })
-    }
-
-    fn details(&self) -> Details {
-        Vec::new()
     }
 }
 
 impl Damo {
     pub(crate) fn new(options: &Options) -> Damo {
         let (kind, kind_asked) = (options.kind.unwrap_or(Kind::Anon), options.kind.is_some());
-        Damo { kind, kind_asked, limit: options.limits.request_bytes, form: Form::Unknown }
+        let targets = Ranges::new("target");
+        let events = Events { kind, limit: options.limits.request_bytes, targets, counts: Counts::default() };
+        Damo { kind, kind_asked, events, form: Form::Unknown }
+    }
+
+    /// All requests, by time.
+    fn read(&mut self, input: &mut Input) -> Result<Vec<Request>, TraceError> {
+        let mut requests = if input.head()?.trim_ascii_start().starts_with(b"[") {
+            let bytes = input.rest("JSON")?;
+            let requests = self.events.of_json(&bytes);
+            requests.map_err(|reason| TraceError::malformed(input.path(), Place::Offset(0), reason))?
+        } else {
+            self.events.of_text(input)?
+        };
+        requests.sort_by_key(|request| request.time);
+        Ok(requests)
     }
 }
 
 impl Requests for Damo {
     fn next(&mut self, input: &mut Input) -> Result<Option<Request>, TraceError> {
-        loop {
-            match &mut self.form {
-                Form::Json(requests) => return Ok(requests.next()),
-                Form::Text(lines) => return lines.next(input),
-                Form::Unknown => {
-                    let json = input.head()?.trim_ascii_start().starts_with(b"[");
-                    let mut events = Events { kind: self.kind, limit: self.limit, targets: Ranges::new("target") };
-                    self.form = if json {
-                        let bytes = input.rest("JSON")?;
-                        let requests = events.of_json(&bytes);
-                        let requests =
-                            requests.map_err(|reason| TraceError::malformed(input.path(), Place::Offset(0), reason))?;
-                        Form::Json(requests.into_iter())
-                    } else {
-                        Form::Text(Box::new(Lines::new(events)))
-                    };
-                }
-            }
+        if let Form::Unknown = self.form {
+            self.form = Form::Read(self.read(input)?.into_iter());
+        }
+        match &mut self.form {
+            Form::Read(requests) => Ok(requests.next()),
+            Form::Unknown => Ok(None),
         }
     }
 
     fn details(&self) -> Details {
         let accesses = "one per page and snapshot of each region seen accessed".to_owned();
-        vec![("accesses", accesses), kind_detail(self.kind, self.kind_asked)]
+        let targets = ("targets", self.events.targets.described());
+        vec![("accesses", accesses), targets, kind_detail(self.kind, self.kind_asked)]
+    }
+
+    fn remarks(&self) -> Vec<Remark> {
+        self.events.counts.remarks()
     }
 }

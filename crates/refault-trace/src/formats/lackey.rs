@@ -1,7 +1,7 @@
 //! What Valgrind's lackey tool prints with `--trace-mem=yes`: a letter, an address and a size a line.
 //!
 //! `I` fetches an instruction, `L` loads, `S` stores, `M` loads and stores. An access across a page boundary touches
-//! both pages. Valgrind's own lines (`==` and `--`) are skipped; anything else is an error, because it means that the
+//! both pages. Valgrind's own lines (`==` and `--`) and superblocks (`SB`) are skipped; anything else is an error, because it means that the
 //! program's output went to the same place: give Valgrind a `--log-file`.
 
 use super::numbers::{decimal, hexadecimal, pages_touched};
@@ -9,6 +9,7 @@ use super::request::{LineFormat, Request, Weight, kind_detail};
 use crate::Kind;
 use crate::error::quote;
 use crate::reader::{Details, Options};
+use crate::remark::Remark;
 
 pub(crate) struct Lackey {
     kind: Kind,
@@ -23,7 +24,12 @@ pub(crate) fn is_line(line: &[u8]) -> bool {
 }
 
 fn is_message(line: &[u8]) -> bool {
-    line.starts_with(b"==") || line.starts_with(b"--")
+    line.starts_with(b"==") || line.starts_with(b"--") || is_superblock(line)
+}
+
+/// What `--trace-superblocks=yes` adds: `SB 0401ab70`.
+fn is_superblock(line: &[u8]) -> bool {
+    line.strip_prefix(b"SB ").is_some_and(|address| hexadecimal(address.trim_ascii()).is_some())
 }
 
 /// Letter, address and size.
@@ -68,11 +74,16 @@ impl LineFormat for Lackey {
             write,
             time: None,
             weight: Weight::Unknown,
+            repeat: 1,
         }))
     }
 
     fn details(&self) -> Details {
         let fetches = if self.skip_instructions { "left out" } else { "taken as reads" };
         vec![("instruction fetches", fetches.to_owned()), kind_detail(self.kind, self.kind_asked)]
+    }
+
+    fn remarks(&self) -> Vec<Remark> {
+        Vec::new()
     }
 }

@@ -9,12 +9,29 @@ use super::numbers::{number, page, pages_touched, words};
 use super::request::{LineFormat, Request, Weight, kind_detail};
 use crate::Kind;
 use crate::reader::{Details, Options};
+use crate::remark::{Counts, Doubt, Remark};
 
 pub(crate) struct Lis {
     kind: Kind,
     kind_asked: bool,
     block_bytes: u64,
     limit: u64,
+    counts: Counts,
+}
+
+/// Whether the whole lines of a text's beginning are of this format: of four numbers, the third is always 0 and the
+/// fourth does not fall.
+pub(crate) fn are_lines<'a>(lines: impl Iterator<Item = &'a [u8]>) -> bool {
+    let (mut last, mut any) = (0, false);
+    for line in lines {
+        let fields: Vec<Option<u64>> = words(line).map(|field| number(field, "").ok()).collect();
+        let [Some(_), Some(_), Some(0), Some(request)] = fields[..] else { return false };
+        if request < last {
+            return false;
+        }
+        (last, any) = (request, true);
+    }
+    any
 }
 
 impl Lis {
@@ -24,6 +41,7 @@ impl Lis {
             kind_asked: options.kind.is_some(),
             block_bytes: options.block_bytes.map_or(PAGE_BYTES, u64::from),
             limit: options.limits.request_bytes,
+            counts: Counts::default(),
         }
     }
 }
@@ -45,12 +63,19 @@ impl LineFormat for Lis {
         let size = count.checked_mul(self.block_bytes).ok_or_else(outside)?;
         let (first_page, pages) = pages_touched(offset, size, self.limit)?;
         page(first_page)?;
+        if pages == 0 {
+            self.counts.add(Doubt::EmptyRequests);
+        }
         let (kind, weight) = (self.kind, Weight::range(offset, size));
-        Ok((pages > 0).then_some(Request { first_page, pages, kind, write: false, time: None, weight }))
+        Ok((pages > 0).then_some(Request { first_page, pages, kind, write: false, time: None, weight, repeat: 1 }))
     }
 
     fn details(&self) -> Details {
         vec![block_detail(self.block_bytes), kind_detail(self.kind, self.kind_asked)]
+    }
+
+    fn remarks(&self) -> Vec<Remark> {
+        self.counts.remarks()
     }
 }
 

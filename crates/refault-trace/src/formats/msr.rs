@@ -1,5 +1,6 @@
 //! The block traces of Microsoft Research Cambridge (Narayanan, Donnelly and Rowstron, FAST 2008): comma-separated
-//! timestamp (100 ns), host, disk, `Read` or `Write`, offset and size in bytes, latency.
+//! timestamp (100 ns), host, disk, `Read` or `Write`, offset and size in bytes, latency; some copies begin with a line of
+//! names.
 //!
 //! The first disk of a file keeps its page numbers; each further one gets a range of its own, 2^44 pages (2^56 bytes)
 //! higher. Offsets beyond that are refused: they would lie in another disk's range.
@@ -10,6 +11,7 @@ use super::request::{LineFormat, Request, Weight, kind_detail};
 use crate::Kind;
 use crate::error::quote;
 use crate::reader::{Details, Options};
+use crate::remark::{Counts, Doubt, Remark};
 
 const TICK_NS: u64 = 100;
 const FIELDS: usize = 7;
@@ -19,6 +21,13 @@ pub(crate) struct Msr {
     kind_asked: bool,
     limit: u64,
     disks: Ranges,
+    counts: Counts,
+}
+
+/// Whether a line has the names of the columns.
+pub(crate) fn is_header(line: &[u8]) -> bool {
+    let names = b"timestamp,hostname,disknumber,type,offset,size,responsetime";
+    line.trim_ascii().eq_ignore_ascii_case(names)
 }
 
 /// Whether a line is of this format.
@@ -41,13 +50,19 @@ fn is_write(field: &[u8]) -> Option<bool> {
 impl Msr {
     pub(crate) fn new(options: &Options) -> Msr {
         let (kind, kind_asked) = (options.kind.unwrap_or(Kind::Fd), options.kind.is_some());
-        Msr { kind, kind_asked, limit: options.limits.request_bytes, disks: Ranges::new("disk") }
+        Msr {
+            kind,
+            kind_asked,
+            limit: options.limits.request_bytes,
+            disks: Ranges::new("disk"),
+            counts: Counts::default(),
+        }
     }
 }
 
 impl LineFormat for Msr {
     fn parse(&mut self, line: &[u8]) -> Result<Option<Request>, String> {
-        if line.trim_ascii().is_empty() {
+        if line.trim_ascii().is_empty() || is_header(line) {
             return Ok(None);
         }
         let mut commas = memchr::memchr_iter(b',', line);
@@ -64,12 +79,19 @@ impl LineFormat for Msr {
         let (offset, size) = (number(field(4), "offset")?, number(field(5), "size")?);
         let (first_page, pages) = pages_touched(offset, size, self.limit)?;
         let first_page = self.disks.place(disk, first_page, pages)?;
-        let time = Some(time.saturating_mul(TICK_NS));
+        let time = Some(time.checked_mul(TICK_NS).ok_or_else(|| format!("timestamp {time} is no time"))?);
+        if pages == 0 {
+            self.counts.add(Doubt::EmptyRequests);
+        }
         let (kind, weight) = (self.kind, Weight::range(offset, size));
-        Ok((pages > 0).then_some(Request { first_page, pages, kind, write, time, weight }))
+        Ok((pages > 0).then_some(Request { first_page, pages, kind, write, time, weight, repeat: 1 }))
     }
 
     fn details(&self) -> Details {
-        vec![kind_detail(self.kind, self.kind_asked)]
+        vec![("disks", self.disks.described()), kind_detail(self.kind, self.kind_asked)]
+    }
+
+    fn remarks(&self) -> Vec<Remark> {
+        self.counts.remarks()
     }
 }

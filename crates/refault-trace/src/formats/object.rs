@@ -2,8 +2,8 @@
 //!
 //! An object is one page, whatever its size, unless objects have sizes: then each gets as many successive pages of its
 //! own as its bytes need, in the order of first appearance. An object that has grown gets new pages: a cache would
-//! write it anew. Names that are no numbers are hashed into 56 bits: two of n fall together with a probability of about
-//! n²/2^57. Cost of sizes: some 40 bytes per object.
+//! write it anew; one that has shrunk is accessed in its first ones. Names that are no numbers are hashed into 56 bits: two of n fall together with a probability of about
+//! n²/2^57. Cost of sizes: some 48 bytes per object.
 
 use std::collections::HashMap;
 
@@ -14,22 +14,53 @@ use super::numbers::{decimal, page};
 use super::request::Weight;
 use crate::Entry;
 use crate::formats::PAGE_BYTES;
+use crate::reader::{ObjectPages, ObjectsAs, Options};
+use crate::remark::{Counts, Doubt};
 
 /// Finds the pages of objects.
 pub(crate) struct Objects {
-    /// First page and number of pages of each object, if objects have sizes.
-    places: Option<HashMap<u64, (u64, u64), FixedState>>,
+    /// First page and number of pages of each object, and its last size, if objects have sizes.
+    places: Option<HashMap<u64, Place, FixedState>>,
     next_page: u64,
     limit: u64,
+    /// Whether an object without a size is an error.
+    needs_sizes: bool,
+    skip_size_zero: bool,
+    accesses: u64,
+    /// Bytes of all accesses whose object has a size.
+    bytes: Option<u64>,
+    counts: Counts,
 }
 
-/// First page, number of pages, and what they weigh.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    first_page: u64,
+    pages: u64,
+    bytes: u64,
+}
+
+/// First page, number of pages, and what they weigh; no pages if the record is left out.
 pub(crate) type Pages = (u64, u64, Weight);
 
 impl Objects {
-    /// `limit` is the bytes an object may have.
-    pub(crate) fn new(have_sizes: bool, limit: u64) -> Objects {
-        Objects { places: have_sizes.then(HashMap::default), next_page: 0, limit }
+    pub(crate) fn new(options: &Options) -> Objects {
+        Objects {
+            places: (options.objects != ObjectsAs::OnePageEach).then(HashMap::default),
+            next_page: 0,
+            limit: options.limits.request_bytes,
+            needs_sizes: options.objects == ObjectsAs::Sized,
+            skip_size_zero: options.skip_size_zero,
+            accesses: 0,
+            bytes: None,
+            counts: Counts::default(),
+        }
+    }
+
+    /// The trace says no sizes: without being told otherwise, each object is one page.
+    pub(crate) fn without_sizes(&mut self) {
+        if !self.needs_sizes {
+            self.places = None;
+        }
     }
 
     /// What an object is, for people.
@@ -40,23 +71,53 @@ impl Objects {
         }
     }
 
+    /// What objects were taken for.
+    pub(crate) fn pages_of_all(&self) -> ObjectPages {
+        ObjectPages { sized: self.places.is_some(), accesses: self.accesses, bytes: self.bytes }
+    }
+
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
     /// The pages of an object of `size` bytes, if its size is known.
     pub(crate) fn pages(&mut self, object: u64, size: Option<u64>) -> Result<Pages, String> {
         if let Some(size) = size.filter(|size| *size > self.limit) {
             return Err(format!("an object of {size} bytes is beyond the limit of {}", self.limit));
         }
+        if size == Some(0) {
+            if self.skip_size_zero {
+                self.counts.add(Doubt::EmptyObjectsLeftOut);
+                return Ok((0, 0, Weight::Unknown));
+            }
+            self.counts.add(Doubt::EmptyObjects);
+        }
+        self.accesses += 1;
+        if let Some(size) = size {
+            self.bytes = Some(self.bytes.unwrap_or(0).saturating_add(size));
+        }
         let Some(places) = &mut self.places else {
             return Ok((page(object)?, 1, size.map_or(Weight::Unknown, Weight::Page)));
         };
-        let size = size.ok_or("objects are to have sizes, but this one has none")?;
-        let pages = size.div_ceil(PAGE_BYTES).max(1);
-        let place = places.entry(object).or_insert((0, 0));
-        if place.1 < pages {
-            *place = (self.next_page, pages);
+        if size.is_none() {
+            if self.needs_sizes {
+                return Err("objects are to have sizes, but this one has none".to_owned());
+            }
+            self.counts.add(Doubt::UnsizedObjects);
+        }
+        let bytes = size.unwrap_or(PAGE_BYTES);
+        let pages = bytes.div_ceil(PAGE_BYTES).max(1);
+        let place = places.entry(object).or_default();
+        if place.pages > 0 && place.bytes != bytes {
+            self.counts.add(Doubt::ChangedSizes);
+        }
+        if place.pages < pages {
+            (place.first_page, place.pages) = (self.next_page, pages);
             self.next_page += pages;
         }
-        page(place.0 + pages)?;
-        Ok((place.0, pages, Weight::range(0, size)))
+        place.bytes = bytes;
+        page(place.first_page + pages)?;
+        Ok((place.first_page, pages, Weight::range(0, bytes)))
     }
 }
 

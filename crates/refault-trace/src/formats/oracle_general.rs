@@ -10,7 +10,8 @@ use super::object::{Objects, numbered};
 use super::request::{Request, Requests, Weight, kind_detail};
 use crate::error::Place;
 use crate::input::Input;
-use crate::reader::{Details, Options};
+use crate::reader::{Details, ObjectPages, Options};
+use crate::remark::{Counts, Doubt, Remark};
 use crate::{Kind, TraceError};
 
 /// Bytes of a record.
@@ -25,6 +26,7 @@ pub(crate) struct OracleGeneral {
     block_bytes: Option<u64>,
     objects: Objects,
     limit: u64,
+    counts: Counts,
 }
 
 impl OracleGeneral {
@@ -34,8 +36,9 @@ impl OracleGeneral {
             kind: options.kind.unwrap_or(Kind::Fd),
             kind_asked: options.kind.is_some(),
             block_bytes: options.block_bytes.map(u64::from),
-            objects: Objects::new(options.objects_have_sizes, limit),
+            objects: Objects::new(options),
             limit,
+            counts: Counts::default(),
         }
     }
 
@@ -52,11 +55,14 @@ impl OracleGeneral {
                 let outside = || format!("block {object} lies beyond 2^64 bytes");
                 let offset = object.checked_mul(unit).ok_or_else(outside)?;
                 let (first_page, pages) = pages_touched(offset, size, self.limit)?;
+                if pages == 0 {
+                    self.counts.add(Doubt::EmptyRequests);
+                }
                 (page(first_page)?, pages, Weight::range(offset, size))
             }
         };
         let time = Some(u64::from(seconds) * SECOND_NS);
-        Ok((pages > 0).then_some(Request { first_page, pages, kind: self.kind, write: false, time, weight }))
+        Ok((pages > 0).then_some(Request { first_page, pages, kind: self.kind, write: false, time, weight, repeat: 1 }))
     }
 }
 
@@ -80,6 +86,14 @@ impl Requests for OracleGeneral {
             Some(unit) => block_detail(unit),
         };
         vec![what, kind_detail(self.kind, self.kind_asked)]
+    }
+
+    fn objects(&self) -> Option<ObjectPages> {
+        self.block_bytes.is_none().then(|| self.objects.pages_of_all())
+    }
+
+    fn remarks(&self) -> Vec<Remark> {
+        self.counts.remarks().into_iter().chain(self.objects.counts().remarks()).collect()
     }
 }
 

@@ -4,16 +4,21 @@
 //! Of `perf script` a line is an event: `[command process [cpu]] [seconds:] [period] event: [address] …`, with the
 //! fields that `-F` chose; the address is the first field after the event (`-F +addr`), or `address=` of a tracepoint
 //! such as `exceptions:page_fault_user`. An event writes if its name says `store` or `write`, if its data source says
-//! `OP STORE`, or if the error code of its page fault has the write bit. `perf mem report -D` has columns; the address
+//! `OP STORE`, or if the error code of its page fault has the write bit. Where no line has an event, the one hexadecimal
+//! number behind the time is the address. `perf mem report -D` has columns; the address
 //! is `ADDR` and the operation that of `DSRC`. Samples without an address (0) and lines without an event (call chains)
 //! are left out: a trace of samples is a sample of the trace.
 
+use std::collections::HashSet;
+
 use super::blkparse::seconds;
+use super::damo;
 use super::numbers::{decimal, hexadecimal, words};
 use super::request::{LineFormat, Request, Weight, kind_detail};
 use crate::error::quote;
 use crate::formats::PAGE_BYTES;
 use crate::reader::{Details, Options};
+use crate::remark::{Counts, Doubt, Remark};
 use crate::{Entry, Kind};
 
 /// Bit of a page fault's error code: the access was a write.
@@ -26,6 +31,14 @@ pub(crate) struct Perf {
     kind_asked: bool,
     /// Columns of the address and the data source, if the text is of `perf mem report -D`.
     columns: Option<(usize, Option<usize>)>,
+    /// Whether lines have events; `None` before the first that has or could do without.
+    has_events: Option<bool>,
+    /// Lines are DAMON's.
+    is_damon: bool,
+    /// Page faults, and the pages that they are on, up to some.
+    faults: u64,
+    faulted: HashSet<u64>,
+    counts: Counts,
 }
 
 struct Sample {
@@ -35,6 +48,18 @@ struct Sample {
     write: bool,
     time: Option<u64>,
 }
+
+/// Page faults from which their pages are looked at, and faults per page from which that is odd: memory does not fault
+/// so often on one page.
+const MIN_FAULTS: u64 = 1000;
+const MAX_FAULTS_PER_PAGE: u64 = 20;
+/// The lowest address of the kernel's half.
+const KERNEL: u64 = 0xFFFF_8000_0000_0000;
+/// Digits of an address behind another, at least: fewer could be a symbol's name.
+const MIN_DIGITS: usize = 8;
+const FIELDS: &str = "`perf script -F comm,pid,time,event,addr`";
+/// perf's buffers put events a little out of order.
+const SLACK_NS: u64 = 1_000_000_000;
 
 fn address_of(word: &[u8]) -> Option<u64> {
     hexadecimal(word.strip_prefix(b"0x").unwrap_or(word))
@@ -77,12 +102,33 @@ fn sample(line: &[u8]) -> Option<Sample> {
     // Its symbol or file follows.
     let names_code =
         |word: &&[u8]| word.starts_with(b"(") || *word == b"[unknown]" || memchr::memmem::find(word, b"+0x").is_some();
-    let is_code = rest.get(1).is_some_and(names_code);
+    // With both `addr` and `ip`, the first is the data's, though its symbol follows.
+    let is_address = |word: &&[u8]| word.len() >= MIN_DIGITS && address_of(word).is_some();
+    let is_code = rest.get(1).is_some_and(names_code) && !rest[2..].iter().any(is_address);
     let event = fields[name].to_ascii_lowercase();
     let says = |text: &[u8], part: &str| memchr::memmem::find(text, part.as_bytes()).is_some();
     let faulted_by_write = value(b"error_code=").is_some_and(|code| code & FAULT_WRITE != 0);
     let write = faulted_by_write || says(&event, "store") || says(&event, "write") || says(line, "OP STORE");
     Some(Sample { address, is_code, write, time })
+}
+
+/// The sample of a line without an event: the address is the one hexadecimal number behind the time.
+fn sample_without_event(line: &[u8]) -> Result<Option<Sample>, String> {
+    let fields: Vec<&[u8]> = words(line).collect();
+    let is_time = |word: &&[u8]| word.strip_suffix(b":").is_some_and(|word| seconds(word).is_some());
+    let at = fields.iter().position(|word| is_time(word));
+    let time = at.and_then(|index| seconds(&fields[index][..fields[index].len() - 1]));
+    let rest = &fields[at.map_or(0, |index| index + 1)..];
+    if at.is_none() && rest.is_empty() {
+        return Ok(None);
+    }
+    let mut numbers = rest.iter().enumerate().filter_map(|(index, word)| Some((index, address_of(word)?)));
+    let Some((index, address)) = numbers.next() else { return Ok(None) };
+    if numbers.next().is_some() || rest.len() > index + 1 {
+        let quoted = quote(line);
+        return Err(format!("{quoted} has no event, so which number is the address is not known: print with {FIELDS}"));
+    }
+    Ok(Some(Sample { address, is_code: false, write: false, time }))
 }
 
 /// Whether a line is of this format: an event with a time and an address, or the header of `perf mem report -D`.
@@ -93,7 +139,16 @@ pub(crate) fn is_line(line: &[u8]) -> bool {
 impl Perf {
     pub(crate) fn new(options: &Options) -> Perf {
         let (kind, kind_asked) = (options.kind.unwrap_or(Kind::Anon), options.kind.is_some());
-        Perf { kind, kind_asked, columns: None }
+        Perf {
+            kind,
+            kind_asked,
+            columns: None,
+            has_events: None,
+            is_damon: false,
+            faults: 0,
+            faulted: HashSet::new(),
+            counts: Counts::default(),
+        }
     }
 
     fn reported(&self, line: &[u8], (address, source): (usize, Option<usize>)) -> Result<Sample, String> {
@@ -109,6 +164,28 @@ impl Perf {
     }
 }
 
+impl Perf {
+    /// The line's sample, if it has one.
+    fn sample(&mut self, line: &[u8]) -> Result<Option<Sample>, String> {
+        if let Some(columns) = self.columns {
+            return self.reported(line, columns).map(Some);
+        }
+        if let Some(sample) = sample(line) {
+            self.has_events = Some(true);
+            return Ok(Some(sample));
+        }
+        if self.has_events == Some(true) || event(&words(line).collect::<Vec<_>>()).is_some() {
+            self.has_events = Some(true);
+            return Ok(None);
+        }
+        let sample = sample_without_event(line)?;
+        if sample.is_some() {
+            self.has_events = Some(false);
+        }
+        Ok(sample)
+    }
+}
+
 impl LineFormat for Perf {
     fn parse(&mut self, line: &[u8]) -> Result<Option<Request>, String> {
         if let Some(columns) = columns(line) {
@@ -118,26 +195,70 @@ impl LineFormat for Perf {
         if line.trim_ascii().is_empty() || line.starts_with(b"#") {
             return Ok(None);
         }
-        let sample = match self.columns {
-            Some(columns) => Some(self.reported(line, columns)?),
-            None => sample(line),
+        if damo::is_line(line) {
+            self.is_damon = true;
+            return Ok(None);
+        }
+        let Some(sample) = self.sample(line)? else {
+            // A call chain stands in lines of its own behind its event.
+            if !line[0].is_ascii_whitespace() {
+                self.counts.add(Doubt::NotAnEvent);
+            }
+            return Ok(None);
         };
-        let Some(sample) = sample.filter(|sample| sample.address != 0) else { return Ok(None) };
+        if sample.address == 0 {
+            self.counts.add(Doubt::NoAddress);
+            return Ok(None);
+        }
         if sample.is_code {
             return Err(format!(
-                "{} has the address of an instruction, not of data: record with `perf record -d` and print with `perf script -F comm,pid,time,event,addr`",
+                "{} has the address of an instruction, not of data: record with `perf record -d` and print with {FIELDS}",
                 quote(line)
             ));
         }
+        if sample.address >= KERNEL {
+            self.counts.add(Doubt::KernelAddresses);
+        }
         let first_page = sample.address / PAGE_BYTES;
+        if memchr::memmem::find(line, b"page-faults").is_some() {
+            self.faults += 1;
+            if (self.faulted.len() as u64) <= self.faults / MAX_FAULTS_PER_PAGE + MIN_FAULTS {
+                self.faulted.insert(first_page);
+            }
+        }
         debug_assert!(first_page <= Entry::MAX_PAGE);
         let (kind, weight) = (self.kind, Weight::Unknown);
-        Ok(Some(Request { first_page, pages: 1, kind, write: sample.write, time: sample.time, weight }))
+        Ok(Some(Request { first_page, pages: 1, kind, write: sample.write, time: sample.time, weight, repeat: 1 }))
     }
 
     fn details(&self) -> Details {
         let source = if self.columns.is_some() { "perf mem report -D" } else { "perf script" };
         vec![("samples of", source.to_owned()), kind_detail(self.kind, self.kind_asked)]
+    }
+
+    fn remarks(&self) -> Vec<Remark> {
+        let mut remarks = self.counts.remarks();
+        let pages = self.faulted.len() as u64;
+        if self.faults >= MIN_FAULTS && pages * MAX_FAULTS_PER_PAGE < self.faults {
+            let text = format!(
+                "{} page faults fall on {pages} pages: if those are addresses of instructions (`ip`), record with \
+                 `perf record -d` and print with {FIELDS}",
+                self.faults
+            );
+            remarks.push(Remark::with_text(Doubt::FewFaultedPages, self.faults, text));
+        }
+        remarks
+    }
+
+    fn slack_ns(&self) -> u64 {
+        SLACK_NS
+    }
+
+    fn without_accesses(&self) -> Option<String> {
+        Some(match self.is_damon {
+            true => "its lines are DAMON's: read them with --trace-format damo".to_owned(),
+            false => format!("no line has an event with an address: print them with {FIELDS}"),
+        })
     }
 }
 

@@ -1,39 +1,59 @@
 //! Several disks or processes in one trace: each has page numbers from 0, and none may be taken for another's.
 //!
-//! The first keeps its numbers; each further one gets a range of 2^44 pages (2^56 bytes) of its own above.
+//! The first keeps its numbers; each further one gets a range of its own above: of 2^44 pages (2^56 bytes), or, where
+//! there may be thousands, of 2^36 pages (2^48 bytes).
+
+use std::collections::HashMap;
+
+use foldhash::fast::FixedState;
 
 use crate::Entry;
 use crate::error::quote;
 
-const RANGE_SHIFT: u32 = 44;
-const MAX_RANGES: usize = 1 << (Entry::MAX_PAGE.count_ones() - RANGE_SHIFT);
+const FEW_SHIFT: u32 = 44;
+const MANY_SHIFT: u32 = 36;
 
 /// The ranges of what has appeared so far.
 pub(crate) struct Ranges {
     what: &'static str,
-    /// Names as they are written, in order of appearance.
-    names: Vec<Vec<u8>>,
+    shift: u32,
+    /// Names as they are written, with their order of appearance.
+    names: HashMap<Vec<u8>, u64, FixedState>,
 }
 
 impl Ranges {
     /// `what` each range belongs to, for errors.
     pub(crate) fn new(what: &'static str) -> Ranges {
-        Ranges { what, names: Vec::new() }
+        Ranges { what, shift: FEW_SHIFT, names: HashMap::default() }
+    }
+
+    /// For up to a million, each of at most 256 TiB.
+    pub(crate) fn many(what: &'static str) -> Ranges {
+        Ranges { shift: MANY_SHIFT, ..Ranges::new(what) }
     }
 
     /// Where `pages` from `first_page` of the one called `name` lie.
     pub(crate) fn place(&mut self, name: &[u8], first_page: u64, pages: u64) -> Result<u64, String> {
-        if first_page + pages > 1 << RANGE_SHIFT {
-            return Err(format!("{} {} has pages beyond 2^56 bytes", self.what, quote(name)));
+        if first_page.saturating_add(pages) > 1 << self.shift {
+            let bits = self.shift + 12;
+            return Err(format!("{} {} has pages beyond 2^{bits} bytes", self.what, quote(name)));
         }
-        let index = match self.names.iter().position(|known| known == name) {
-            Some(index) => index,
-            None if self.names.len() == MAX_RANGES => return Err(format!("more than {MAX_RANGES} {}s", self.what)),
-            None => {
-                self.names.push(name.to_owned());
-                self.names.len() - 1
+        let known = self.names.len() as u64;
+        let index = match self.names.get(name) {
+            Some(index) => *index,
+            None if known >> (Entry::MAX_PAGE.count_ones() - self.shift) > 0 => {
+                return Err(format!("more than {known} {}s", self.what));
             }
+            None => *self.names.entry(name.to_owned()).or_insert(known),
         };
-        Ok(first_page + ((index as u64) << RANGE_SHIFT))
+        Ok(first_page + (index << self.shift))
+    }
+
+    /// How many there are, for people.
+    pub(crate) fn described(&self) -> String {
+        match self.names.len() {
+            0 | 1 => "1".to_owned(),
+            several => format!("{several}, each with a range of pages of its own"),
+        }
     }
 }

@@ -1,9 +1,11 @@
 //! Requests and their expansion into page accesses.
 
 use super::PAGE_BYTES;
+use super::order::InOrder;
 use crate::error::Place;
 use crate::input::Input;
-use crate::reader::{BLOCK_ENTRIES, Details, TimeSpan, TraceReader};
+use crate::reader::{BLOCK_ENTRIES, Details, ObjectPages, Options, TimeSpan, TraceReader};
+use crate::remark::Remark;
 use crate::{Entry, Kind, TraceError};
 
 /// How many bytes the accesses of a request stand for.
@@ -46,6 +48,8 @@ pub(crate) struct Request {
     /// Nanoseconds.
     pub(crate) time: Option<u64>,
     pub(crate) weight: Weight,
+    /// How many times over, at least 1.
+    pub(crate) repeat: u64,
 }
 
 /// A format as a sequence of requests.
@@ -55,6 +59,29 @@ pub(crate) trait Requests: Send {
 
     /// How the format was understood; complete after the first request.
     fn details(&self) -> Details;
+
+    /// What was left out or assumed; complete at the end of the input.
+    fn remarks(&self) -> Vec<Remark>;
+
+    /// What was made of objects, if the format has some.
+    fn objects(&self) -> Option<ObjectPages> {
+        None
+    }
+
+    /// Why there may be no access in the whole input, and what to do.
+    fn without_accesses(&self) -> Option<String> {
+        None
+    }
+
+    /// Where the last request stands.
+    fn place(&self, input: &Input) -> Place {
+        Place::Offset(input.offset())
+    }
+
+    /// By how much the time of a request may be before another's above it, in nanoseconds.
+    fn slack_ns(&self) -> u64 {
+        SLACK_NS
+    }
 }
 
 /// A format in which a line is a request or nothing.
@@ -64,7 +91,28 @@ pub(crate) trait LineFormat: Send {
 
     /// As [`Requests::details`].
     fn details(&self) -> Details;
+
+    /// As [`Requests::remarks`].
+    fn remarks(&self) -> Vec<Remark>;
+
+    /// As [`Requests::objects`].
+    fn objects(&self) -> Option<ObjectPages> {
+        None
+    }
+
+    /// As [`Requests::slack_ns`].
+    fn slack_ns(&self) -> u64 {
+        SLACK_NS
+    }
+
+    /// What to say if no line was an access.
+    fn without_accesses(&self) -> Option<String> {
+        None
+    }
 }
+
+/// Recorders that write a request when it is done put it behind those that began later.
+const SLACK_NS: u64 = 60_000_000_000;
 
 /// The lines of a text.
 pub(crate) struct Lines<F> {
@@ -94,13 +142,34 @@ impl<F: LineFormat> Requests for Lines<F> {
     fn details(&self) -> Details {
         self.format.details()
     }
+
+    fn remarks(&self) -> Vec<Remark> {
+        self.format.remarks()
+    }
+
+    fn objects(&self) -> Option<ObjectPages> {
+        self.format.objects()
+    }
+
+    fn place(&self, _input: &Input) -> Place {
+        Place::Line(self.number)
+    }
+
+    fn slack_ns(&self) -> u64 {
+        self.format.slack_ns()
+    }
+
+    fn without_accesses(&self) -> Option<String> {
+        self.format.without_accesses()
+    }
 }
 
 /// Reads any format of requests as a trace.
 pub(crate) struct RequestReader<R> {
     input: Input,
-    requests: R,
-    /// What is left of the request being expanded.
+    requests: InOrder<R>,
+    /// The request being expanded, if it comes more than once, and what is left of it.
+    whole: Option<Request>,
     current: Option<Request>,
     any: bool,
     time: Option<TimeSpan>,
@@ -111,10 +180,11 @@ pub(crate) struct RequestReader<R> {
 }
 
 impl<R: Requests> RequestReader<R> {
-    pub(crate) fn new(input: Input, requests: R) -> RequestReader<R> {
+    pub(crate) fn new(input: Input, requests: R, options: &Options) -> RequestReader<R> {
         RequestReader {
             input,
-            requests,
+            requests: InOrder::new(requests, options.file_order),
+            whole: None,
             current: None,
             any: false,
             time: None,
@@ -142,7 +212,18 @@ impl<R: Requests> RequestReader<R> {
             }
         }
         let rest = Request { first_page: request.first_page + taken, pages: request.pages - taken, weight, ..request };
-        self.current = (rest.pages > 0).then_some(rest);
+        self.current = (rest.pages > 0).then_some(rest).or_else(|| self.again());
+    }
+
+    /// The request again, if it is to come once more.
+    fn again(&mut self) -> Option<Request> {
+        let whole = self.whole.as_mut()?;
+        if whole.repeat <= 1 {
+            self.whole = None;
+            return None;
+        }
+        whole.repeat -= 1;
+        Some(*whole)
     }
 }
 
@@ -155,7 +236,11 @@ impl<R: Requests> TraceReader for RequestReader<R> {
         while out.len() < BLOCK_ENTRIES {
             let next = match self.current.take() {
                 Some(request) => Some(request),
-                None => self.requests.next(&mut self.input)?,
+                None => {
+                    let next = self.requests.next(&mut self.input)?;
+                    self.whole = next.filter(|request| request.repeat > 1);
+                    next
+                }
             };
             match next {
                 Some(request) => self.expand(request, out),
@@ -165,7 +250,8 @@ impl<R: Requests> TraceReader for RequestReader<R> {
         self.any |= !out.is_empty();
         self.block_length = out.len();
         if !self.any {
-            return Err(TraceError::unsuitable(self.input.path(), "has no accesses"));
+            let why = self.requests.inner().without_accesses().map_or(String::new(), |why| format!(": {why}"));
+            return Err(TraceError::unsuitable(self.input.path(), format!("has no accesses{why}")));
         }
         Ok(out.len())
     }
@@ -187,7 +273,15 @@ impl<R: Requests> TraceReader for RequestReader<R> {
     }
 
     fn details(&self) -> Details {
-        self.requests.details()
+        self.requests.inner().details()
+    }
+
+    fn remarks(&self) -> Vec<Remark> {
+        self.requests.remarks()
+    }
+
+    fn objects(&self) -> Option<ObjectPages> {
+        self.requests.inner().objects()
     }
 }
 

@@ -4,6 +4,7 @@ use super::numbers::{number, page};
 use super::request::{LineFormat, Request, Weight, kind_detail};
 use crate::Kind;
 use crate::reader::{Details, Options};
+use crate::remark::Remark;
 
 pub(crate) struct Text {
     kind: Kind,
@@ -23,10 +24,22 @@ impl LineFormat for Text {
             return Ok(None);
         }
         let first_page = page(number(line, "page")?)?;
-        Ok(Some(Request { first_page, pages: 1, kind: self.kind, write: false, time: None, weight: Weight::Unknown }))
+        Ok(Some(Request {
+            first_page,
+            pages: 1,
+            kind: self.kind,
+            write: false,
+            time: None,
+            weight: Weight::Unknown,
+            repeat: 1,
+        }))
     }
 
     fn details(&self) -> Details {
         vec![kind_detail(self.kind, self.kind_asked)]
+    }
+
+    fn remarks(&self) -> Vec<Remark> {
+        Vec::new()
     }
 }

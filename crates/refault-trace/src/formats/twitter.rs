@@ -2,14 +2,15 @@
 //! bytes of the key, bytes of the value, client, operation, time to live; no header.
 //!
 //! Keys become pages as [`super::object`] says; an object's size is key plus value. Deletions are left out: a trace of
-//! accesses has no word for them. Times to live are not used.
+//! accesses has no word for them. Times to live are counted and not used.
 
 use super::numbers::number;
 use super::object::{Objects, named};
 use super::request::{LineFormat, Request, kind_detail};
 use crate::Kind;
 use crate::error::quote;
-use crate::reader::{Details, Options};
+use crate::reader::{Details, ObjectPages, Options};
+use crate::remark::{Counts, Doubt, Remark};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// Fields behind the key, which may hold commas itself.
@@ -19,6 +20,7 @@ pub(crate) struct Twitter {
     kind: Kind,
     kind_asked: bool,
     objects: Objects,
+    counts: Counts,
 }
 
 /// What an operation does to its object.
@@ -65,7 +67,8 @@ impl Twitter {
         Twitter {
             kind: options.kind.unwrap_or(Kind::Fd),
             kind_asked: options.kind.is_some(),
-            objects: Objects::new(options.objects_have_sizes, options.limits.request_bytes),
+            objects: Objects::new(options),
+            counts: Counts::default(),
         }
     }
 }
@@ -76,20 +79,35 @@ impl LineFormat for Twitter {
             return Ok(None);
         }
         let wrong = || format!("{} has not the 7 fields of a Twitter trace", quote(line));
-        let (time, key, [key_bytes, value_bytes, _, word, _]) = fields(line).ok_or_else(wrong)?;
+        let (time, key, [key_bytes, value_bytes, _, word, ttl]) = fields(line).ok_or_else(wrong)?;
         let write = match operation(word) {
             Some(Operation::Read) => false,
             Some(Operation::Write) => true,
-            Some(Operation::Delete) => return Ok(None),
+            Some(Operation::Delete) => {
+                self.counts.add(Doubt::Deletions);
+                return Ok(None);
+            }
             None => return Err(format!("operation {} is none of a Twitter trace", quote(word))),
         };
-        let time = Some(number(time, "time")?.saturating_mul(SECOND_NS));
+        if number(ttl, "time to live")? > 0 {
+            self.counts.add(Doubt::TimesToLive);
+        }
+        let seconds = number(time, "time")?;
+        let time = Some(seconds.checked_mul(SECOND_NS).ok_or_else(|| format!("time {seconds} s is no time"))?);
         let size = number(key_bytes, "key size")?.saturating_add(number(value_bytes, "value size")?);
         let (first_page, pages, weight) = self.objects.pages(named(key), Some(size))?;
-        Ok(Some(Request { first_page, pages, kind: self.kind, write, time, weight }))
+        Ok((pages > 0).then_some(Request { first_page, pages, kind: self.kind, write, time, weight, repeat: 1 }))
     }
 
     fn details(&self) -> Details {
         vec![("objects", self.objects.described()), kind_detail(self.kind, self.kind_asked)]
+    }
+
+    fn objects(&self) -> Option<ObjectPages> {
+        Some(self.objects.pages_of_all())
+    }
+
+    fn remarks(&self) -> Vec<Remark> {
+        self.counts.remarks().into_iter().chain(self.objects.counts().remarks()).collect()
     }
 }

@@ -10,6 +10,7 @@ use super::request::{Request, Requests, Weight, kind_detail};
 use crate::error::Place;
 use crate::input::Input;
 use crate::reader::{Details, Options};
+use crate::remark::{Counts, Doubt, Remark};
 use crate::{Kind, TraceError};
 
 const SECTOR_BYTES: u64 = 512;
@@ -93,30 +94,36 @@ pub(crate) struct Vscsi {
     kind_asked: bool,
     version: Option<Version>,
     limit: u64,
+    counts: Counts,
 }
 
 impl Vscsi {
     pub(crate) fn new(options: &Options) -> Vscsi {
         let (kind, kind_asked) = (options.kind.unwrap_or(Kind::Fd), options.kind.is_some());
-        Vscsi { kind, kind_asked, version: None, limit: options.limits.request_bytes }
+        Vscsi { kind, kind_asked, version: None, limit: options.limits.request_bytes, counts: Counts::default() }
     }
 
-    fn request(&self, version: Version, record: &[u8]) -> Result<Option<Request>, String> {
+    fn request(&mut self, version: Version, record: &[u8]) -> Result<Option<Request>, String> {
         let command = version.command(record);
         if command.version >> 8 != version.mark() {
             return Err(format!("the record is not of version {}, as those before it are", version.mark()));
         }
         let write = WRITES.contains(&command.command);
         if !write && !READS.contains(&command.command) {
+            self.counts.add(Doubt::OtherCommands);
             return Ok(None);
         }
         let outside = || format!("block {} lies beyond 2^64 bytes", command.block);
         let offset = command.block.checked_mul(SECTOR_BYTES).ok_or_else(outside)?;
         let size = u64::from(command.bytes);
         let (first_page, pages) = pages_touched(offset, size, self.limit)?;
-        let time = Some(command.microseconds.saturating_mul(MICROSECOND_NS));
+        let no_time = || format!("time {} µs is no time", command.microseconds);
+        let time = Some(command.microseconds.checked_mul(MICROSECOND_NS).ok_or_else(no_time)?);
+        if pages == 0 {
+            self.counts.add(Doubt::EmptyRequests);
+        }
         let (first_page, kind, weight) = (page(first_page)?, self.kind, Weight::range(offset, size));
-        Ok((pages > 0).then_some(Request { first_page, pages, kind, write, time, weight }))
+        Ok((pages > 0).then_some(Request { first_page, pages, kind, write, time, weight, repeat: 1 }))
     }
 }
 
@@ -150,5 +157,9 @@ impl Requests for Vscsi {
     fn details(&self) -> Details {
         let version = self.version.map(|version| ("version", version.mark().to_string()));
         version.into_iter().chain([kind_detail(self.kind, self.kind_asked)]).collect()
+    }
+
+    fn remarks(&self) -> Vec<Remark> {
+        self.counts.remarks()
     }
 }

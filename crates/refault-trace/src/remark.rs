@@ -1,0 +1,365 @@
+//! What a reader did with a trace that its bytes do not say: left out, merged, reordered, assumed.
+//!
+//! Every reader counts such cases and hands them out with [`crate::TraceReader::remarks`] once the trace is read. A
+//! command prints a line for each; with [`crate::Options::strict`] a pass ends with an error instead. Cost: a counter
+//! for each kind.
+//!
+//! ```
+//! use refault_trace::{Options, open_bytes};
+//!
+//! let mut reader = open_bytes("t.csv", b"page,op\n1,r\n2,delete\n".to_vec(), &Options::default())?;
+//! reader.read_to_end()?;
+//! assert_eq!(reader.remarks()[0].to_string(), "1 deletion is left out: it is no access");
+//! # Ok::<(), refault_trace::TraceError>(())
+//! ```
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use crate::reader::{ObjectPages, TraceReader};
+
+/// What was done, of those that readers know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(usize)]
+pub enum Doubt {
+    /// Nothing but the contents said the format.
+    FormatByContents,
+    /// A first line whose columns were given by number names columns.
+    FirstLineIsHeader,
+    /// Columns of a CSV file that nothing reads.
+    UnreadColumns,
+    /// No column says the operation.
+    NoOperations,
+    /// Operations are numbers.
+    OperationNumbers,
+    /// The unit of times was told by their magnitude.
+    TimeUnit,
+    /// Deletions.
+    Deletions,
+    /// Discards, flushes and other commands that neither read nor write.
+    OtherCommands,
+    /// Requests of no bytes for a range of bytes.
+    EmptyRequests,
+    /// Records of objects of no bytes, which count as accesses.
+    EmptyObjects,
+    /// Records of objects of no bytes, left out on request.
+    EmptyObjectsLeftOut,
+    /// Objects without a size where sizes count.
+    UnsizedObjects,
+    /// Accesses to an object with another size than before.
+    ChangedSizes,
+    /// Accesses with a time to live.
+    TimesToLive,
+    /// Requests that stood later in the file than their time says.
+    Reordered,
+    /// Requests whose times go back, kept in the file's order on request.
+    TimesGoBack,
+    /// Requests known by when they were issued, because nothing was recorded of their queueing.
+    TakenAtIssue,
+    /// Requests known by when they were completed only.
+    TakenAtCompletion,
+    /// Events of other stages of a request.
+    NotAnEvent,
+    /// Samples without an address.
+    NoAddress,
+    /// Samples at addresses of the kernel.
+    KernelAddresses,
+    /// Page faults on so few pages that the addresses may be of instructions.
+    FewFaultedPages,
+    /// Snapshots that damo made up to end a record.
+    MadeUpSnapshots,
+    /// Files that were opened, closed, waited for: lines without an access.
+    NoTransfers,
+}
+
+impl Doubt {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Doubt; 24] = [
+        Doubt::FormatByContents,
+        Doubt::FirstLineIsHeader,
+        Doubt::UnreadColumns,
+        Doubt::NoOperations,
+        Doubt::OperationNumbers,
+        Doubt::TimeUnit,
+        Doubt::Deletions,
+        Doubt::OtherCommands,
+        Doubt::EmptyRequests,
+        Doubt::EmptyObjects,
+        Doubt::EmptyObjectsLeftOut,
+        Doubt::UnsizedObjects,
+        Doubt::ChangedSizes,
+        Doubt::TimesToLive,
+        Doubt::Reordered,
+        Doubt::TimesGoBack,
+        Doubt::TakenAtIssue,
+        Doubt::TakenAtCompletion,
+        Doubt::NotAnEvent,
+        Doubt::NoAddress,
+        Doubt::KernelAddresses,
+        Doubt::FewFaultedPages,
+        Doubt::MadeUpSnapshots,
+        Doubt::NoTransfers,
+    ];
+
+    /// The name in JSON, a contract with scripts.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Doubt::FormatByContents => "format_by_contents",
+            Doubt::FirstLineIsHeader => "first_line_is_header",
+            Doubt::UnreadColumns => "unread_columns",
+            Doubt::NoOperations => "no_operations",
+            Doubt::OperationNumbers => "operation_numbers",
+            Doubt::TimeUnit => "time_unit",
+            Doubt::Deletions => "deletions",
+            Doubt::OtherCommands => "other_commands",
+            Doubt::EmptyRequests => "empty_requests",
+            Doubt::EmptyObjects => "empty_objects",
+            Doubt::EmptyObjectsLeftOut => "empty_objects_left_out",
+            Doubt::UnsizedObjects => "unsized_objects",
+            Doubt::ChangedSizes => "changed_sizes",
+            Doubt::TimesToLive => "times_to_live",
+            Doubt::Reordered => "reordered",
+            Doubt::TimesGoBack => "times_go_back",
+            Doubt::TakenAtIssue => "taken_at_issue",
+            Doubt::TakenAtCompletion => "taken_at_completion",
+            Doubt::NotAnEvent => "not_an_event",
+            Doubt::NoAddress => "no_address",
+            Doubt::KernelAddresses => "kernel_addresses",
+            Doubt::FewFaultedPages => "few_faulted_pages",
+            Doubt::MadeUpSnapshots => "made_up_snapshots",
+            Doubt::NoTransfers => "no_transfers",
+        }
+    }
+
+    /// What is said of one case and of several, behind their number, and what to do. Empty where a remark has a text
+    /// of its own.
+    const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Doubt::FormatByContents
+            | Doubt::FirstLineIsHeader
+            | Doubt::UnreadColumns
+            | Doubt::TimeUnit
+            | Doubt::FewFaultedPages
+            | Doubt::Reordered => ("", ""),
+            Doubt::NoOperations => (
+                "access is taken for a read, because no column says the operation: name it by --columns operation=NAME, \
+                 or say that there is none by --columns operation=",
+                "accesses are taken for reads, because no column says the operation: name it by --columns \
+                 operation=NAME, or say that there is none by --columns operation=",
+            ),
+            Doubt::OperationNumbers => (
+                "operation is a number: 0 is taken for a read and 1 for a write",
+                "operations are numbers: 0 is taken for a read and 1 for a write",
+            ),
+            Doubt::Deletions => {
+                ("deletion is left out: it is no access", "deletions are left out: they are no accesses")
+            }
+            Doubt::OtherCommands => (
+                "command that neither reads nor writes is left out",
+                "commands that neither read nor write are left out",
+            ),
+            Doubt::EmptyRequests => ("request of 0 bytes is left out", "requests of 0 bytes are left out"),
+            Doubt::EmptyObjects => (
+                "record of size 0 is taken for an access to its object; --skip-size-zero leaves such records out",
+                "records of size 0 are taken for accesses to their objects; --skip-size-zero leaves such records out",
+            ),
+            Doubt::EmptyObjectsLeftOut => ("record of size 0 is left out", "records of size 0 are left out"),
+            Doubt::UnsizedObjects => {
+                ("record says no size and is taken for one page", "records say no size and are taken for one page each")
+            }
+            Doubt::ChangedSizes => (
+                "access finds its object with another size than before; an object that grew gets new pages",
+                "accesses find their object with another size than before; an object that grew gets new pages",
+            ),
+            Doubt::TimesToLive => (
+                "access has a time to live, which is not used: the object does not expire",
+                "accesses have a time to live, which is not used: objects do not expire",
+            ),
+            Doubt::TimesGoBack => (
+                "time goes back; the order is the file's, as --file-order says",
+                "times go back; the order is the file's, as --file-order says",
+            ),
+            Doubt::TakenAtIssue => (
+                "request is taken where it was issued (D), because none was recorded where it was queued (Q)",
+                "requests are taken where they were issued (D), because none was recorded where it was queued (Q)",
+            ),
+            Doubt::TakenAtCompletion => (
+                "request is taken where it was completed (C), because none was recorded where it was queued or issued",
+                "requests are taken where they were completed (C), because none was recorded where it was queued or \
+                 issued",
+            ),
+            Doubt::NotAnEvent => ("line that is no event is left out", "lines that are no events are left out"),
+            Doubt::NoAddress => ("sample without an address is left out", "samples without an address are left out"),
+            Doubt::KernelAddresses => (
+                "sample has an address of the kernel: if that is an instruction's, record with `perf record -d` and \
+                 print `addr`, not `ip`",
+                "samples have addresses of the kernel: if those are instructions', record with `perf record -d` and \
+                 print `addr`, not `ip`",
+            ),
+            Doubt::MadeUpSnapshots => (
+                "snapshot that damo made up to end a record is left out",
+                "snapshots that damo made up to end a record are left out",
+            ),
+            Doubt::NoTransfers => ("line moves no data and is left out", "lines move no data and are left out"),
+        }
+    }
+}
+
+/// Something that was done, and how often.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark {
+    /// What was done.
+    pub doubt: Doubt,
+    /// How many records, lines or columns it was done to, at least 1.
+    pub count: u64,
+    /// The text, where it is not made of the count alone.
+    text: Option<String>,
+}
+
+impl Remark {
+    pub(crate) fn with_text(doubt: Doubt, count: u64, text: String) -> Remark {
+        Remark { doubt, count, text: Some(text) }
+    }
+}
+
+impl fmt::Display for Remark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.text {
+            Some(text) => f.write_str(text),
+            None => {
+                let (one, many) = self.doubt.words();
+                write!(f, "{} {}", self.count, if self.count == 1 { one } else { many })
+            }
+        }
+    }
+}
+
+/// What is to be known of a trace beside its accesses, once it was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// What was left out or assumed.
+    pub remarks: Vec<Remark>,
+    /// What objects were taken for, if the trace is of objects.
+    pub objects: Option<ObjectPages>,
+}
+
+impl Reading {
+    /// What a reader has to say; complete at the end of the trace.
+    pub fn of(reader: &dyn TraceReader) -> Reading {
+        Reading { remarks: reader.remarks(), objects: reader.objects() }
+    }
+
+    /// Whether pages are objects of whatever size, so that an amount of them is no amount of bytes.
+    pub fn counts_objects(&self) -> bool {
+        self.objects.is_some_and(|objects| !objects.sized)
+    }
+
+    /// What objects were taken for, in a sentence for those who read figures; `None` if the trace is of pages.
+    pub fn note(&self) -> Option<String> {
+        let objects = self.objects?;
+        let mean = objects.mean_bytes().map(|mean| format!("{mean:.0}"));
+        Some(match (objects.sized, mean) {
+            (true, mean) => format!(
+                "Each object has as many pages of 4 KiB as its size needs (mean {} bytes), and figures count pages; \
+                 --objects-one-page-each counts objects.",
+                mean.unwrap_or_default()
+            ),
+            (false, Some(mean)) => format!(
+                "Objects count as one page each, whatever their size (mean {mean} bytes): memory is a number of objects, \
+                 not of bytes; --objects-have-sizes takes sizes into account."
+            ),
+            (false, None) => "Objects count as one page each, because the trace says no sizes: memory is a number of \
+                              objects, not of bytes."
+                .to_owned(),
+        })
+    }
+
+    /// As JSON: `remarks`, each with `code`, `count` and `text`, and `objects`, `null` if the trace is of pages.
+    pub fn to_json(&self) -> Value {
+        let remark =
+            |remark: &Remark| json!({ "code": remark.doubt.code(), "count": remark.count, "text": remark.to_string() });
+        let objects = self
+            .objects
+            .map(|objects| json!({ "sized": objects.sized, "accesses": objects.accesses, "bytes": objects.bytes }));
+        json!({ "remarks": self.remarks.iter().map(remark).collect::<Vec<_>>(), "objects": objects })
+    }
+
+    /// What [`Reading::to_json`] wrote; `None` if it is something else.
+    pub fn from_json(value: &Value) -> Option<Reading> {
+        let remark = |remark: &Value| {
+            let code = remark.get("code")?.as_str()?;
+            let doubt = Doubt::ALL.into_iter().find(|doubt| doubt.code() == code)?;
+            let text = remark.get("text")?.as_str()?.to_owned();
+            Some(Remark::with_text(doubt, remark.get("count")?.as_u64()?, text))
+        };
+        let remarks = value.get("remarks")?.as_array()?.iter().map(remark).collect::<Option<Vec<_>>>()?;
+        let objects = match value.get("objects")? {
+            Value::Null => None,
+            objects => Some(ObjectPages {
+                sized: objects.get("sized")?.as_bool()?,
+                accesses: objects.get("accesses")?.as_u64()?,
+                bytes: objects.get("bytes")?.as_u64(),
+            }),
+        };
+        Some(Reading { remarks, objects })
+    }
+}
+
+/// Counts of what a reader has done so far.
+#[derive(Clone, Debug)]
+pub(crate) struct Counts([u64; Doubt::ALL.len()]);
+
+impl Default for Counts {
+    fn default() -> Counts {
+        Counts([0; Doubt::ALL.len()])
+    }
+}
+
+impl Counts {
+    pub(crate) fn add(&mut self, doubt: Doubt) {
+        self.0[doubt as usize] += 1;
+    }
+
+    /// The same for several.
+    pub(crate) fn add_many(&mut self, doubt: Doubt, count: u64) {
+        self.0[doubt as usize] += count;
+    }
+
+    /// How often something was done.
+    pub(crate) fn of(&self, doubt: Doubt) -> u64 {
+        self.0[doubt as usize]
+    }
+
+    /// All that were counted and have words, in order.
+    pub(crate) fn remarks(&self) -> Vec<Remark> {
+        let counted = Doubt::ALL.into_iter().filter(|doubt| self.of(*doubt) > 0 && !doubt.words().0.is_empty());
+        counted.map(|doubt| Remark { doubt, count: self.of(doubt), text: None }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reading_is_read_back_from_its_json() {
+        let mut counts = Counts::default();
+        counts.add(Doubt::Deletions);
+        let objects = Some(ObjectPages { sized: true, accesses: 7, bytes: Some(70_000) });
+        let reading = Reading { remarks: counts.remarks(), objects };
+        let again = Reading::from_json(&reading.to_json()).expect("as it was written");
+        assert_eq!(again.to_json(), reading.to_json());
+        assert_eq!(again.objects, reading.objects);
+        assert!(reading.note().is_some_and(|note| note.contains("mean 10000 bytes")));
+        assert_eq!(Reading::from_json(&json!({})), None);
+    }
+
+    #[test]
+    fn every_kind_has_its_place_and_a_name_of_its_own() {
+        for (index, doubt) in Doubt::ALL.into_iter().enumerate() {
+            assert_eq!(doubt as usize, index);
+            assert_eq!(Doubt::ALL.into_iter().filter(|other| other.code() == doubt.code()).count(), 1);
+        }
+    }
+}
