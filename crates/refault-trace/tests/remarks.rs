@@ -247,7 +247,8 @@ fn perf_is_read_in_the_orders_of_fields_that_people_print() {
     assert!(two.contains("perf script -F comm,pid,time,event,addr"), "{two}");
     let kernel = "ls 1 1.5: page-faults: ffffffff81000000\nls 1 1.6: page-faults: 0\n";
     assert_eq!(pages("t.perf", kernel).1, ["no_address 1", "kernel_addresses 1"]);
-    let code: String = (0..2000).map(|i| format!("ls 1 {i}.5: page-faults: {:x}\n", 0x55_5555_0000 + i % 8)).collect();
+    let code: String =
+        (0..2000u64).map(|i| format!("ls 1 {i}.5: page-faults: {:x}\n", 0x55_5555_0000_u64 + i % 8)).collect();
     assert_eq!(pages("t.perf", &code).1, ["few_faulted_pages 2000"]);
     let none = text_of("t.perf", "hello there\n", &Options::default());
     assert!(none.contains("no line has an event with an address"), "{none}");
