@@ -19,7 +19,7 @@ pub(super) fn to_context(tree: Value, origin: &str) -> Result<Value, ConfigError
         if tree.get(key).is_none() {
             continue;
         }
-        let node = Node::root(&tree, origin);
+        let node = Node::root_of_program(&tree, origin);
         node.only(known)?;
         let list = node.get(key).ok_or_else(|| node.error_at(key, "must be a list"))?;
         let items = list.items()?;

@@ -86,7 +86,8 @@ impl Config {
     /// The same with flags on top: each `KEY=VALUE`, the key as in errors (`intervals.sample_us=5ms`,
     /// `schemes[0].quotas.time_ms=20`).
     pub fn parse_with(text: &str, origin: &str, overrides: &[String]) -> Result<Config, ConfigError> {
-        let mut tree = if text.trim_start().starts_with(['{', '[']) && !looks_like_toml_table(text) {
+        let is_json = text.trim_start().starts_with(['{', '[']) && !looks_like_toml_table(text);
+        let mut tree = if is_json {
             serde_json::from_str(text).map_err(|error| ConfigError::syntax(origin, &error.to_string()))?
         } else {
             tree::from_toml(text, origin)?
@@ -95,14 +96,15 @@ impl Config {
         for line in overrides {
             tree::set(&mut tree, line)?;
         }
-        let config = read(&Node::root(&tree, origin))?;
-        Ok(config)
+        // JSON is what programs write, damo among them.
+        let root = if is_json { Node::root_of_program } else { Node::root };
+        read(&root(&tree, origin))
     }
 
     /// Reads the tree itself, of either format.
     pub fn from_tree(tree: Value) -> Result<Config, ConfigError> {
         let tree = json::to_context(tree, "")?;
-        read(&Node::root(&tree, ""))
+        read(&Node::root_of_program(&tree, ""))
     }
 
     /// Adds a scheme written on one line, as flags take it:
@@ -174,6 +176,26 @@ const KEYS: [&str; 14] = [
     "min_region_sz",
 ];
 
+/// How samples are taken: by page tables alone, which is what damo writes always, and all that there is here.
+fn read_sample_control(node: &Node) -> Result<(), ConfigError> {
+    const UNSUPPORTED: &str = "is not supported here; leave it out";
+    node.only(&["primitives_enabled", "sample_filters"])?;
+    if let Some(filters) = node.get("sample_filters").filter(|filters| !filters.is_empty()) {
+        return Err(filters.error(UNSUPPORTED));
+    }
+    let Some(primitives) = node.get("primitives_enabled") else { return Ok(()) };
+    primitives.only(&["page_table", "page_fault"])?;
+    if let Some(table) = primitives.get("page_table")
+        && !table.boolean()?
+    {
+        return Err(table.error("must be true: samples here are accessed bits of page tables"));
+    }
+    match primitives.get("page_fault").filter(|fault| !fault.asks_for_nothing()) {
+        Some(fault) => Err(fault.error(UNSUPPORTED)),
+        None => Ok(()),
+    }
+}
+
 fn read(node: &Node) -> Result<Config, ConfigError> {
     node.only(&KEYS)?;
     let profile = match node.get("profile") {
@@ -183,10 +205,11 @@ fn read(node: &Node) -> Result<Config, ConfigError> {
     };
     let mut config =
         Config { profile, seed: node.get("seed").map(|seed| seed.integer()).transpose()?, ..Config::default() };
-    for key in ["probes", "sample_control"] {
-        if let Some(unsupported) = node.get(key).filter(|value| !value.is_empty()) {
-            return Err(unsupported.error("is not supported here; leave it out"));
-        }
+    if let Some(probes) = node.get("probes").filter(|value| !value.is_empty()) {
+        return Err(probes.error("is not supported here; leave it out"));
+    }
+    if let Some(control) = node.get("sample_control") {
+        read_sample_control(&control)?;
     }
     if let Some(unit) = node.get("addr_unit")
         && unit.size()? != 1

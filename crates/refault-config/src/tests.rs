@@ -200,3 +200,33 @@ fn no_text_panics() {
         }
     }
 }
+
+/// What `damo args damon … --format json` of damo 3.4.3 writes.
+#[test]
+fn what_damo_writes_today_is_read() {
+    let read = |text: &str| Config::parse(text, "f").map_err(|error| error.to_string());
+    let age = include_str!("tests/damo-3.4.3-age.json");
+    let filter = include_str!("tests/damo-3.4.3-filter.json");
+    let goal = include_str!("tests/damo-3.4.3-goal.json");
+    for (text, filters, goals) in [(age, 0, 0), (filter, 1, 0), (goal, 0, 1)] {
+        let config = read(text).expect("read");
+        let scheme = &config.schemes[0];
+        assert_eq!((scheme.filters.len(), scheme.quota.goals.len()), (filters, goals));
+    }
+    // What asks for something that is not here is refused by its key.
+    for (from, to, key) in [
+        ("\"page_fault\": false", "\"page_fault\": true", "sample_control.primitives_enabled.page_fault"),
+        ("\"page_table\": true", "\"page_table\": false", "sample_control.primitives_enabled.page_table"),
+        ("\"sample_filters\": []", "\"sample_filters\": [1]", "sample_control.sample_filters"),
+        ("\"complement\": false", "\"complement\": true", "schemes[0].quotas.goals[0].complement"),
+        ("\"pause\": false", "\"pause\": true", "pause"),
+        ("\"pause\": false", "\"newer_key\": 7", "newer_key"),
+    ] {
+        assert!(goal.contains(from), "{from}");
+        let error = read(&goal.replace(from, to)).expect_err(to);
+        assert!(error.starts_with(&format!("f: {key}: ")), "{error}");
+    }
+    assert!(read(&goal.replace("\"pause\": false", "\"newer_key\": 0")).is_ok());
+    // A person's TOML is held to the keys that there are.
+    assert!(read("newer_key = 0").is_err());
+}

@@ -82,11 +82,35 @@ pub(super) struct Node<'a> {
     value: &'a Value,
     origin: &'a str,
     path: String,
+    /// A program wrote the tree, with keys that newer versions of it have: those that ask for nothing are left out.
+    by_program: bool,
+}
+
+/// Whether a value is what a program writes where nothing is asked for.
+fn asks_for_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Bool(true) => false,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => matches!(text.split_whitespace().next(), None | Some("0" | "N")),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(table) => table.values().all(asks_for_nothing),
+    }
 }
 
 impl<'a> Node<'a> {
     pub fn root(value: &'a Value, origin: &'a str) -> Node<'a> {
-        Node { value, origin, path: String::new() }
+        Node { value, origin, path: String::new(), by_program: false }
+    }
+
+    /// The root of a tree that a program may have written.
+    pub fn root_of_program(value: &'a Value, origin: &'a str) -> Node<'a> {
+        Node { by_program: true, ..Node::root(value, origin) }
+    }
+
+    /// Whether this asks for nothing.
+    pub fn asks_for_nothing(&self) -> bool {
+        asks_for_nothing(self.value)
     }
 
     pub fn path(&self) -> &str {
@@ -113,14 +137,18 @@ impl<'a> Node<'a> {
     /// The value of a key; null is the same as absent.
     pub fn get(&self, key: &str) -> Option<Node<'a>> {
         let value = self.value.get(key).filter(|value| !value.is_null())?;
-        Some(Node { value, origin: self.origin, path: self.join(key) })
+        Some(Node { value, origin: self.origin, path: self.join(key), by_program: self.by_program })
     }
 
-    /// Refuses a value that is not a table, or has a key that is not listed.
+    /// Refuses a value that is not a table, or has a key that is not listed, unless a program wrote it and it asks for
+    /// nothing.
     pub fn only(&self, keys: &[&str]) -> Result<(), ConfigError> {
         let table = self.value.as_object().ok_or_else(|| self.error("must be a table"))?;
-        match table.keys().find(|key| !keys.contains(&key.as_str())) {
-            Some(unknown) => Err(self.error_at(unknown, &format!("is not known; known are {}", keys.join(", ")))),
+        let is_unknown = |(key, value): &(&String, &Value)| {
+            !keys.contains(&key.as_str()) && !(self.by_program && asks_for_nothing(value))
+        };
+        match table.iter().find(is_unknown) {
+            Some((unknown, _)) => Err(self.error_at(unknown, &format!("is not known; known are {}", keys.join(", ")))),
             None => Ok(()),
         }
     }
@@ -155,7 +183,12 @@ impl<'a> Node<'a> {
 
     pub fn items(&self) -> Result<Vec<Node<'a>>, ConfigError> {
         let list = self.value.as_array().ok_or_else(|| self.error("must be a list"))?;
-        let item = |(index, value)| Node { value, origin: self.origin, path: format!("{}[{index}]", self.path) };
+        let item = |(index, value)| Node {
+            value,
+            origin: self.origin,
+            path: format!("{}[{index}]", self.path),
+            by_program: self.by_program,
+        };
         Ok(list.iter().enumerate().map(item).collect())
     }
 
