@@ -4,7 +4,7 @@ use refault_trace::Format;
 
 #[test]
 fn the_table_of_formats_is_that_of_the_code() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/trace-formats.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/traces.md");
     // Not there in a package of this crate alone.
     let Ok(page) = std::fs::read_to_string(path) else { return };
     let start = page.find("| format |").expect("the page has the table");
