@@ -145,7 +145,7 @@ impl<'a> Node<'a> {
     pub fn only(&self, keys: &[&str]) -> Result<(), ConfigError> {
         let table = self.value.as_object().ok_or_else(|| self.error("must be a table"))?;
         let is_unknown = |(key, value): &(&String, &Value)| {
-            !keys.contains(&key.as_str()) && !(self.by_program && asks_for_nothing(value))
+            !(keys.contains(&key.as_str()) || (self.by_program && asks_for_nothing(value)))
         };
         match table.iter().find(is_unknown) {
             Some((unknown, _)) => Err(self.error_at(unknown, &format!("is not known; known are {}", keys.join(", ")))),

@@ -185,6 +185,9 @@ fn foreign(head: &[u8]) -> Option<&'static str> {
     MARKS.iter().find(|(mark, _)| head.starts_with(mark)).map(|(_, what)| *what)
 }
 
+/// Whether a line is of a format.
+type IsLine = fn(&[u8]) -> bool;
+
 /// Tells text formats apart by their first lines. Of the binary ones only some have a mark.
 fn sniff(head: &[u8]) -> Option<Format> {
     let is_text = |byte: &u8| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~' | 0x80..);
@@ -205,7 +208,7 @@ fn sniff(head: &[u8]) -> Option<Format> {
         return Some(Format::Perf);
     }
     let line = lines().next()?;
-    let by_line: [(Format, fn(&[u8]) -> bool); 10] = [
+    let by_line: [(Format, IsLine); 10] = [
         (Format::Iolog, iolog::is_line),
         (Format::Lackey, lackey::is_line),
         (Format::Damo, damo::is_line),

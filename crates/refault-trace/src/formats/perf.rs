@@ -116,7 +116,7 @@ fn sample(line: &[u8]) -> Option<Sample> {
 fn sample_without_event(line: &[u8]) -> Result<Option<Sample>, String> {
     let fields: Vec<&[u8]> = words(line).collect();
     let is_time = |word: &&[u8]| word.strip_suffix(b":").is_some_and(|word| seconds(word).is_some());
-    let at = fields.iter().position(|word| is_time(word));
+    let at = fields.iter().position(is_time);
     let time = at.and_then(|index| seconds(&fields[index][..fields[index].len() - 1]));
     let rest = &fields[at.map_or(0, |index| index + 1)..];
     if at.is_none() && rest.is_empty() {

@@ -50,8 +50,10 @@ fn quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&text[..end], &text[end + 1..]))
 }
 
-/// Time, database, command and arguments.
-fn command(line: &[u8]) -> Option<(u64, &[u8], Vec<&[u8]>)> {
+/// Time, database, and the command with its arguments.
+type Command<'a> = (u64, &'a [u8], Vec<&'a [u8]>);
+
+fn command(line: &[u8]) -> Option<Command<'_>> {
     let blank = memchr::memchr(b' ', line)?;
     let time = seconds(&line[..blank])?;
     let client = line[blank + 1..].strip_prefix(b"[")?;
