@@ -127,8 +127,8 @@ fn errors_list_the_columns_and_suggest_one() {
     );
     assert_eq!(
         error("1,2,3\n", &Options::default()),
-        "t.csv: line 1: no column says where an access lies; the first line has 3 numbers and no names: say by number, \
-         such as --columns object=2"
+        "t.csv: line 1: no column says where an access lies; the first line does not name columns: 1 '1', \
+         2 '2', 3 '3'; say by number, such as --columns object=2"
     );
     let named = columns(|columns| columns.size = Some("sise".into()));
     assert_eq!(error("page,size\n1,2\n", &named), "t.csv: line 1: no column is called 'sise'; there are: page, size");

@@ -373,7 +373,7 @@ fn suggestion(first: &[Field]) -> String {
     }
     if is_record(first) {
         let columns = columns_here(first, true);
-        return format!("the first line has no names but: {columns}: say by number, such as --columns object=2");
+        return format!("the first line does not name columns: {columns}; say by number, such as --columns object=2");
     }
     let likely = [("page", "page"), ("addr", "address"), ("off", "offset"), ("lba", "block"), ("block", "block")];
     let likely = likely.iter().chain(&[("sector", "block"), ("key", "object"), ("obj", "object"), ("id", "object")]);
