@@ -10,8 +10,8 @@ use foldhash::fast::FixedState;
 use crate::Entry;
 use crate::error::quote;
 
-const FEW_SHIFT: u32 = 44;
-const MANY_SHIFT: u32 = 36;
+const WIDE_SHIFT: u32 = 44;
+const DISKS_SHIFT: u32 = 36;
 
 /// The ranges of what has appeared so far.
 pub(crate) struct Ranges {
@@ -24,12 +24,12 @@ pub(crate) struct Ranges {
 impl Ranges {
     /// `what` each range belongs to, for errors.
     pub(crate) fn new(what: &'static str) -> Ranges {
-        Ranges { what, shift: FEW_SHIFT, names: HashMap::default() }
+        Ranges { what, shift: WIDE_SHIFT, names: HashMap::default() }
     }
 
     /// For up to a million, each of at most 256 TiB.
     pub(crate) fn many(what: &'static str) -> Ranges {
-        Ranges { shift: MANY_SHIFT, ..Ranges::new(what) }
+        Ranges { shift: DISKS_SHIFT, ..Ranges::new(what) }
     }
 
     /// Where `pages` from `first_page` of the one called `name` lie.
