@@ -1,7 +1,7 @@
 //! The bytes of a trace file: opened with care, decompressed by magic, counted and limited.
 //!
-//! Invariants: memory is bounded whatever the file holds (one buffer, and for zstd a window of at most 2 GiB, filled as far as the data goes; for xz its
-//! dictionary); what
+//! Invariants: memory is bounded whatever the file holds (one buffer, and for zstd a window of at most 2 GiB, filled as far as the data goes; for xz a
+//! dictionary of at most 1 GiB); what
 //! is handed out never exceeds [`Limits`]. Cost: one copy from the decompressor into the buffer.
 
 use std::fs::File;
@@ -32,6 +32,9 @@ const MAX_IN_MEMORY: usize = 1 << 28;
 /// zstd's largest window, of 2 GiB: what `zstd --long=31` asks for, also of a frame of few bytes whose length it did not
 /// know. Memory is taken as far as it is filled.
 const ZSTD_WINDOW_LOG: u32 = 31;
+
+/// Memory for an xz dictionary, at most: `xz -9` needs 64 MiB.
+const XZ_MEMORY_KIB: u32 = 1 << 20;
 
 const XZ_MAGIC: [u8; 6] = [0xFD, b'7', b'z', b'X', b'Z', 0];
 const LZ4_MAGIC: [u8; 4] = [0x04, 0x22, 0x4D, 0x18];
@@ -105,7 +108,7 @@ impl Input {
             decoder.window_log_max(ZSTD_WINDOW_LOG).map_err(io_error)?;
             Box::new(decoder)
         } else if xz {
-            Box::new(XzReader::new(raw, true))
+            Box::new(XzReader::new_mem_limit(raw, true, XZ_MEMORY_KIB))
         } else if lz4 {
             Box::new(Lz4Frames::new(raw))
         } else if gzip {
@@ -226,8 +229,10 @@ impl Input {
     fn unread(&self, place: Place, source: io::Error) -> TraceError {
         let text = source.to_string();
         // What zstd says where a window is beyond its limit, and where there is no memory for one.
-        if self.compressed && (text.contains("too much memory") || text.contains("not enough memory")) {
-            let reason = "its zstd window does not fit into memory here: unpack it, as by `zstd -dc --long=31 FILE`";
+        let memory = ["too much memory", "not enough memory", "memory too big"];
+        if self.compressed && memory.iter().any(|words| text.contains(words)) {
+            let reason = "what packed it needs more memory to unpack than is given here: unpack it first, as by `zstd -dc \
+                          --long=31 FILE` or `xz -dc FILE`";
             return TraceError::limit(&self.path, place, reason);
         }
         TraceError::Io { file: self.path.clone(), place, source }
