@@ -19,25 +19,32 @@
 mod arc;
 mod clock;
 mod fifo;
+mod lfu;
 mod lirs;
 mod lrfu;
 mod lru;
+mod lru_k;
 mod opt;
+mod ranked;
 mod s3fifo;
 mod sieve;
 mod slot;
+mod slru;
 mod two_queue;
 mod wtinylfu;
 
 pub use arc::Arc;
 pub use clock::Clock;
 pub use fifo::Fifo;
+pub use lfu::{Lfu, LfuParams};
 pub use lirs::{Lirs, LirsParams, LirsVariant};
 pub use lrfu::{Lrfu, LrfuParams};
 pub use lru::Lru;
+pub use lru_k::{LruK, LruKParams};
 pub use opt::{NextUse, Opt, SequenceTooLong};
 pub use s3fifo::{S3Fifo, S3FifoParams, S3FifoVariant};
 pub use sieve::Sieve;
+pub use slru::{Slru, SlruParams};
 pub use two_queue::{TwoQueue, TwoQueueParams};
 pub use wtinylfu::{WTinyLfu, WTinyLfuParams, WTinyLfuVariant};
 

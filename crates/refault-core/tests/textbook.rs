@@ -9,11 +9,12 @@ use harness::{Driver, PAGES, Step, equals_model, forgets, hostile_steps, steps, 
 use proptest::prelude::*;
 use refault_core::policy::ReclaimRequest;
 use refault_core::textbook::{
-    Arc, Clock, Fifo, Lirs, LirsParams, LirsVariant, Lrfu, LrfuParams, Lru, NextUse, Opt, S3Fifo, S3FifoParams,
-    S3FifoVariant, Sieve, TwoQueue, WTinyLfu, WTinyLfuParams, WTinyLfuVariant,
+    Arc, Clock, Fifo, Lfu, LfuParams, Lirs, LirsParams, LirsVariant, Lrfu, LrfuParams, Lru, LruK, LruKParams, NextUse,
+    Opt, S3Fifo, S3FifoParams, S3FifoVariant, Sieve, Slru, SlruParams, TwoQueue, WTinyLfu, WTinyLfuParams,
+    WTinyLfuVariant,
 };
 use refault_core::{PageId, Policy};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
@@ -76,6 +77,26 @@ proptest! {
     }
 
     #[test]
+    fn slru(capacity in 1..40usize, protected in prop_oneof![Just(0.0), Just(0.5), Just(0.8), Just(1.0)], steps in steps()) {
+        let protected_limit = (capacity as f64 * protected) as usize;
+        let (probationary, protected_pages) = (VecDeque::new(), VecDeque::new());
+        let model = models::Slru { capacity, protected_limit, probationary, protected: protected_pages };
+        equals_model(Slru::new(SlruParams { protected }), model, capacity, &steps);
+    }
+
+    #[test]
+    fn lfu(capacity in 1..40usize, aging in any::<bool>(), steps in steps()) {
+        let model = models::Lfu { capacity, aging, age: 0, now: 0, pages: HashMap::new() };
+        equals_model(Lfu::new(LfuParams { aging }), model, capacity, &steps);
+    }
+
+    #[test]
+    fn lru_k(capacity in 1..40usize, k in 1..5usize, steps in steps()) {
+        let model = models::LruK { capacity, k, now: 0, accesses: HashMap::new(), resident: Vec::new() };
+        equals_model(LruK::new(LruKParams { k }), model, capacity, &steps);
+    }
+
+    #[test]
     fn wtinylfu(capacity in 1..40usize, steps in steps()) {
         equals_model(WTinyLfu::default(), models::WTinyLfu::new(capacity, false), capacity, &steps);
         let paper = WTinyLfuParams { variant: WTinyLfuVariant::Paper, ..WTinyLfuParams::default() };
@@ -99,6 +120,9 @@ proptest! {
         forgets(Arc::default, &steps);
         forgets(S3Fifo::default, &steps);
         forgets(Lirs::default, &steps);
+        forgets(Slru::default, &steps);
+        forgets(Lfu::default, &steps);
+        forgets(LruK::default, &steps);
         forgets(|| Lirs::new(LirsParams { variant: LirsVariant::Paper, ..LirsParams::default() }), &steps);
     }
 
@@ -117,6 +141,10 @@ proptest! {
         survives(Lirs::default(), &steps);
         survives(Lirs::new(LirsParams { variant: LirsVariant::Paper, ..LirsParams::default() }), &steps);
         survives(Lrfu::default(), &steps);
+        survives(Slru::default(), &steps);
+        survives(Lfu::default(), &steps);
+        survives(Lfu::new(LfuParams::with_aging()), &steps);
+        survives(LruK::default(), &steps);
         survives(WTinyLfu::default(), &steps);
         let paper = WTinyLfuParams { variant: WTinyLfuVariant::Paper, ..WTinyLfuParams::default() };
         survives(WTinyLfu::new(paper), &steps);

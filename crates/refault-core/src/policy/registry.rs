@@ -409,6 +409,17 @@ policies! {
     "sieve" [] Textbook [] "A hand sweeps a FIFO from old to new and evicts what was not hit since its last visit.",
         "the paper's, which is the reference simulator's",
         textbook::Sieve, NoParameters = NoParameters, |_none, _context| textbook::Sieve::default();
+    "slru" ["segmented-lru"] Textbook [] "A hit page is protected in a segment of its own; what was never hit goes first.",
+        "the paper's, with 80 % of memory protected",
+        textbook::Slru, textbook::SlruParams = Default::default(), |parameters, _context| textbook::Slru::new(parameters);
+    "lfu" [] Textbook [] "Evicts the page with the fewest accesses since it came in.", "counts do not outlive an eviction",
+        textbook::Lfu, textbook::LfuParams = Default::default(), |parameters, _context| textbook::Lfu::new(parameters);
+    "lfuda" [] Textbook [] "LFU with dynamic aging: the worth of the page evicted last is added to a page's accesses.",
+        "the paper's, for pages of one size",
+        textbook::Lfu, textbook::LfuParams = textbook::LfuParams::with_aging(), |parameters, _context| textbook::Lfu::new(parameters);
+    "lru-k" ["lruk", "lru-2"] Textbook [] "Evicts the page whose K-th last access is longest ago.",
+        "the paper's with K = 2, without a correlated reference period; others are lru-k{k=3}",
+        textbook::LruK, textbook::LruKParams = Default::default(), |parameters, _context| textbook::LruK::new(parameters);
     "lrfu" [] Textbook [] "Evicts the page with the lowest exponentially decayed count of references.",
         "the paper's, with references found out by accessed bits, at most one per interval",
         textbook::Lrfu, textbook::LrfuParams = Default::default(), |parameters, _context| textbook::Lrfu::new(parameters);

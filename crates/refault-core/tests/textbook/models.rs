@@ -6,11 +6,14 @@ use refault_core::PageId;
 
 use crate::harness::Model;
 
+#[path = "models/counted.rs"]
+mod counted;
 #[path = "models/lrfu.rs"]
 mod lrfu;
 #[path = "models/stack_and_sketch.rs"]
 mod stack_and_sketch;
 
+pub use counted::{Lfu, LruK, Slru};
 pub use lrfu::Lrfu;
 pub use stack_and_sketch::{Lirs, WTinyLfu};
 
