@@ -27,8 +27,8 @@ Examples:
   refault pool status web                           who has what
   refault pool plan *.rft --hosts 2 --memory 4G     which of some recordings go onto which host
 
-Who gives way is decided by the birth of its oldest generation, with min and low protected, as between groups of the
-kernel; generations younger than --min-ttl are not taken. The sum of what members use never exceeds the pool. A
+Who gives way is decided by the birth of its oldest generation, with min and low protected as memory.min and memory.low
+of the kernel's groups; generations younger than --min-ttl are a working set. The sum of what members use never exceeds the pool. A
 member that does not answer within a second keeps what it has; so do all when the daemon ends, until it is started again.
 The socket is in $XDG_RUNTIME_DIR/refault, or /run/refault for root; only the same user and root are heard."
 )]
@@ -45,7 +45,7 @@ pub struct PoolArgs {
     /// Read memory, min_ttl, pressure and what programs ask for from a TOML file; options go first
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Generations younger than that are not taken from anybody [default: 1s]
+    /// Generations younger than that are a working set, which only members below their protection take [default: 1s]
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     min_ttl: Option<Duration>,
     /// Squeeze each member until it waits for memory for this share of the time

@@ -107,7 +107,7 @@ pub struct Protection {
     pub usage: u64,
     /// Up to here the group is never reclaimed from.
     pub min: u64,
-    /// Up to here it is reclaimed from only if no other group has anything to give.
+    /// Up to here it is reclaimed from only if no group has unprotected memory left.
     pub low: u64,
 }
 

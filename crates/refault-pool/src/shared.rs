@@ -36,6 +36,7 @@
 //! ```
 
 pub mod daemon;
+mod entry;
 pub mod ledger;
 pub mod member;
 pub mod place;

@@ -40,7 +40,7 @@ pub(super) struct SeatArgs {
     /// Bytes that the pool never takes from it [default: 4M]
     #[arg(long, value_name = "SIZE", requires = "pool")]
     min: Option<Bytes>,
-    /// Bytes that the pool does not take from it while others have something to give
+    /// Bytes that the pool does not take from it while any member has unprotected memory
     #[arg(long, value_name = "SIZE", requires = "pool")]
     low: Option<Bytes>,
     /// Bytes that it never has more than [default: the pool]

@@ -128,12 +128,8 @@ impl ScanControl {
             return None;
         }
         let protection = protection(memory, lruvec).filter(|p| p.min > 0 || p.low > 0)?;
-        let spared = if !self.low_reclaim && protection.low > protection.min {
-            self.low_skipped = true;
-            protection.low
-        } else {
-            protection.min
-        };
+        self.low_skipped |= !self.low_reclaim && protection.low > protection.min;
+        let spared = protection.spared(if self.low_reclaim { Standing::Low } else { Standing::Open });
         Some((spared, protection.usage.max(spared) + 1))
     }
 

@@ -1,12 +1,15 @@
 //! Who has been granted how much, who gets more and who gives way.
 //!
 //! A member that fills its grant and waits for memory, or grows, wants more. What is free goes to it first; then what
-//! others have been granted and do not use; then the member gives whose oldest generation is oldest, by the core's own
-//! comparison ([`gives_first`]), if that is older than what the wanting member itself would evict. Each round moves a
-//! small part, so that births, which change as memory moves, steer it.
+//! others have been granted and do not use; then others give by the core's own rule ([`gifts`]): `min` and `low` hold as
+//! the kernel's documentation says, and of what they do not protect the oldest generation goes first, if it is older than
+//! what the wanting member itself would evict. Each round moves a small part, so that births, which change as memory
+//! moves, steer it. Members below their protection come before others.
 //!
-//! Invariant: the sum of [`Entry::committed`] never exceeds the pool, but for what members claim that kept a grant
-//! while the daemon was away: then all that answer give, in proportion to what they have beyond their `min`. Cost: a look at each member for each round.
+//! Invariants: no grant falls below its member's `min`. The sum of [`Entry::committed`] never exceeds the pool, but for
+//! what members claim that kept a grant while the daemon was away: then all that answer give in proportion to what they
+//! have beyond their protection, and if that is not enough, beyond their `min`. Cost: a look at each member for each
+//! member that wants more, in each round.
 //!
 //! ```
 //! use refault_pool::shared::ledger::{Ledger, Terms};
@@ -19,70 +22,20 @@
 //! assert_eq!(ledger.committed() + ledger.free(), ledger.pool());
 //! ```
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use refault_config::units::bytes_text;
-use refault_core::memory::Protection;
-use refault_core::policy::giving::{DEFAULT_WEIGHT, Group, gives_first, has_outlived};
+use refault_core::policy::giving::{Group, Standing, effective, gifts};
 
-use crate::pressure::Controller;
+pub use super::entry::{Entry, Figures, MAX_PARTS, MIN_GRANT, Terms};
+use super::entry::{MAX_BYTES, MIN_GROWTH, Squeeze};
 
 const MIB: u64 = 1 << 20;
-/// More than any machine has; what members say is cut to it, so that sums stay numbers.
-const MAX_BYTES: u64 = 1 << 48;
-/// The least that a program can run in.
-pub const MIN_GRANT: u64 = 4 * MIB;
 /// What a member begins with, if that is free.
 const FIRST_GRANT: u64 = 32 * MIB;
-/// The part of a grant that moves in a round, and the least.
-const STEP: (u64, u64) = (8, 2 * MIB);
-/// Nanoseconds between two steps towards the pressure that members may have: shorter times hold too few waits to tell.
-const SQUEEZE_EVERY: u64 = 1_000_000_000;
-/// The least that a squeezed member gets more: first what was taken last, then twice as much each time.
-const MIN_RAISE: u64 = MIB / 4;
-/// Bytes of new memory in a round that are growth.
-const MIN_GROWTH: u64 = MIB / 4;
-/// So many times the target pressure is answered in each round.
-const ALARM: f64 = 10.0;
-/// A member that leaves no more than this part of its grant, or no more than this, fills it: a program that waits for
-/// memory keeps some room for the next pages, of 16 MiB 1.3 were seen. Less than [`SLACK`], or a member would want more
-/// and give some back at once.
-const ROOM: (u64, u64) = (10, 2 * MIB);
-/// Room beyond what a member uses that is left to it when unused memory is taken back: 1/8, and the least.
-const SLACK: (u64, u64) = (8, 8 * MIB);
 /// So long, in nanoseconds, a member that began with what it needs is left it, used or not.
 const GRACE: u64 = 60_000_000_000;
-/// A generation must be so much older than those of the member that wants its memory.
-const OLDER: (u128, u128) = (5, 4);
-
-/// Parts of a member's memory that heat is said of.
-pub const MAX_PARTS: usize = 48;
-/// Policies that a member is compared by.
-const MAX_POLICIES: usize = 8;
-/// Bytes of a policy's name.
-const MAX_NAME: usize = 64;
-
-/// What a member asked for when it joined, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Terms {
-    /// Never less than that.
-    pub min: u64,
-    /// Not less than that while others have something to give.
-    pub low: u64,
-    /// Never more than that; none: the pool.
-    pub max: Option<u64>,
-    /// Twice the weight makes its generations count as half as old.
-    pub weight: u32,
-    /// It begins with so much, and not before that is free.
-    #[serde(default)]
-    pub needs: u64,
-}
-
-impl Default for Terms {
-    fn default() -> Terms {
-        Terms { min: MIN_GRANT, low: 0, max: None, weight: DEFAULT_WEIGHT, needs: 0 }
-    }
-}
 
 /// Why a budget cannot be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -96,191 +49,6 @@ pub enum BudgetError {
     /// The pool has so many bytes.
     #[error("more than the pool's {}", bytes_text(*.0))]
     AbovePool(u64),
-}
-
-/// What a member says of itself.
-#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(default)]
-pub struct Figures {
-    /// Number of the grant that it keeps to, see [`Entry::turn`].
-    pub turn: u64,
-    /// Bytes that it keeps to now.
-    pub limit: u64,
-    /// Bytes that its programs use.
-    pub charge: u64,
-    /// Bytes of them where they belong.
-    pub resident: u64,
-    /// Bytes of compressed memory.
-    pub compressed: u64,
-    /// Bytes that are out of memory, before compression.
-    pub stored: u64,
-    /// Faults so far.
-    pub faults: u64,
-    /// Pages that came back so far.
-    pub refaults: u64,
-    /// Nanoseconds that threads waited so far for pages that had been there.
-    pub waited: u64,
-    /// Nanoseconds that half, and 99 of 100, of the faults did not exceed.
-    pub fault_p50: u64,
-    /// See `fault_p50`.
-    pub fault_p99: u64,
-    /// Generations, oldest first: birth on the monotonic clock in nanoseconds, bytes.
-    pub generations: Vec<[u64; 2]>,
-    /// Processes that run in it.
-    pub processes: Vec<i32>,
-    /// Bytes with which 99 of 100 pages that came back lately would have stayed; none if hardly any came back.
-    pub would_stop_refaulting_at: Option<u64>,
-    /// By parts of its memory in the order of addresses, [`MAX_PARTS`] at most: how many of 100 pages were accessed
-    /// lately. Empty if nobody looks.
-    pub heat: Vec<u8>,
-    /// Other policies, and how often each would have faulted lately for each fault of the member's own. Empty if nobody
-    /// looks, or hardly any page was missed.
-    pub policies: Vec<(String, f64)>,
-}
-
-impl Figures {
-    /// Bytes of the program's memory, wherever it is.
-    fn all_bytes(&self) -> u64 {
-        self.resident.saturating_add(self.stored)
-    }
-
-    fn bounded(mut self) -> Figures {
-        self.heat.truncate(MAX_PARTS);
-        self.policies.truncate(MAX_POLICIES);
-        // What was said becomes labels.
-        self.policies.retain(|(name, times)| times.is_finite() && name.len() <= MAX_NAME);
-        let own = [&mut self.limit, &mut self.charge, &mut self.resident, &mut self.compressed, &mut self.stored];
-        let generations = self.generations.iter_mut().map(|[_, bytes]| bytes);
-        own.into_iter()
-            .chain(generations)
-            .chain(&mut self.would_stop_refaulting_at)
-            .for_each(|bytes| *bytes = (*bytes).min(MAX_BYTES));
-        self
-    }
-}
-
-/// A member's page of the ledger.
-#[derive(Clone, Debug)]
-pub struct Entry {
-    /// What it asked for.
-    pub terms: Terms,
-    /// The budget that was set by hand, if one was: `terms` holds it too, and it outlives that the member joins again.
-    pub budget: Option<u64>,
-    /// Bytes that it is to keep to.
-    pub grant: u64,
-    /// Grants that it has had: tells a confirmation of this one from that of an earlier one of the same size.
-    pub turn: u64,
-    /// Bytes that it may be using: its grant, or more until it has confirmed to be below a lower one.
-    pub committed: u64,
-    /// What it said last.
-    pub figures: Figures,
-    /// It answers. What does not keeps what it has.
-    pub answers: bool,
-    /// Share of time in which its threads waited, of the last round; more than 1 if several did.
-    pub pressure: f64,
-    /// It faulted in the last round.
-    faulted: bool,
-    /// It has more memory, stored or not, than at the round before.
-    grows: bool,
-    /// Until then what it needs is not taken as unused.
-    grace_until: u64,
-    /// The figures at the round before.
-    before: Figures,
-    squeeze: Option<Squeeze>,
-}
-
-/// What keeps a member at the pressure that it may have.
-#[derive(Clone, Debug)]
-struct Squeeze {
-    controller: Controller,
-    target: f64,
-    /// When a second of waiting was added up last, and what had been waited by then.
-    since: Option<(u64, u64)>,
-    /// Pressure of that second.
-    pressure: f64,
-    /// Bytes that it gets if it waits too long.
-    raise: u64,
-    /// It was added up in this round.
-    is_due: bool,
-}
-
-impl Squeeze {
-    fn look(&mut self, waited: u64, now: u64) {
-        // The first time there is nothing to compare with.
-        let (since, before) = *self.since.get_or_insert((now, waited));
-        let elapsed = now.saturating_sub(since);
-        self.is_due = elapsed >= SQUEEZE_EVERY;
-        if self.is_due {
-            let so_far = waited.saturating_sub(before);
-            (self.pressure, self.since) = (so_far as f64 / elapsed as f64, Some((now, waited)));
-        }
-    }
-}
-
-impl Entry {
-    fn set_grant(&mut self, bytes: u64) {
-        if bytes != self.grant {
-            self.grant = bytes;
-            self.turn += 1;
-        }
-    }
-
-    /// Whether it uses what it has.
-    fn is_full(&self) -> bool {
-        self.grant.saturating_sub(self.figures.charge) <= (self.grant / ROOM.0).max(ROOM.1)
-    }
-
-    fn wants(&self, pool: u64) -> bool {
-        let waits = match &self.squeeze {
-            // It is to wait a little; and what it has new is used until it is found idle.
-            Some(squeeze) => {
-                let is_above = squeeze.is_due && squeeze.pressure > squeeze.target;
-                is_above || self.pressure > ALARM * squeeze.target || self.grows
-            }
-            None => self.faulted || self.pressure > 0.0,
-        };
-        self.answers && self.grant < self.most(pool) && self.is_full() && waits
-    }
-
-    /// How much more it gets at once.
-    fn wanted(&self) -> u64 {
-        let Some(squeeze) = self.squeeze.as_ref().filter(|_| !self.grows) else { return self.step() };
-        squeeze.raise.clamp(MIN_RAISE, self.step())
-    }
-
-    /// The most that it may be granted.
-    fn most(&self, pool: u64) -> u64 {
-        self.terms.max.unwrap_or(pool).min(pool).max(self.terms.min)
-    }
-
-    fn step(&self) -> u64 {
-        (self.grant / STEP.0).max(STEP.1)
-    }
-
-    fn floor(&self) -> u64 {
-        self.terms.min.max(MIN_GRANT)
-    }
-
-    /// Bytes that it was granted beyond the least that it is to have.
-    fn spare(&self) -> u64 {
-        self.grant.saturating_sub(self.floor())
-    }
-
-    /// Bytes that it was granted and does not use; taking them costs it nothing.
-    fn unused(&self, now: u64) -> u64 {
-        let used = self.figures.charge;
-        let needs = if now < self.grace_until { self.terms.needs } else { 0 };
-        let keeps = (used + (used / SLACK.0).max(SLACK.1)).max(self.floor()).max(needs);
-        self.grant.saturating_sub(keeps)
-    }
-
-    /// As the core compares it; what it has been granted and does not use is no usage.
-    fn group(&self) -> Group {
-        // Without generations it counts as just used.
-        let birth = self.figures.generations.iter().find(|[_, bytes]| *bytes > 0).map_or(u64::MAX, |[birth, _]| *birth);
-        let protection = Protection { usage: self.grant, min: self.floor(), low: self.terms.low };
-        Group { protection, birth, evictable: self.grant - self.floor().min(self.grant), weight: self.terms.weight }
-    }
 }
 
 /// See the module.
@@ -345,15 +113,9 @@ impl Ledger {
             faulted: has == 0,
             grows: false,
             grace_until: 0,
+            lowering_since: None,
             before: Figures::default(),
-            squeeze: self.proactive.map(|target| Squeeze {
-                controller: Controller::new(target),
-                target: target.max(1e-9),
-                since: None,
-                pressure: 0.0,
-                raise: MIN_RAISE,
-                is_due: false,
-            }),
+            squeeze: self.proactive.map(Squeeze::towards),
         };
         self.members.insert(id, entry);
         self.keep_budget(id, budget);
@@ -428,15 +190,18 @@ impl Ledger {
             if member.grant == 0 {
                 freshly_joined.push(*id);
             }
+            let is_confirmed = member.committed <= member.grant;
+            member.lowering_since = (!is_confirmed).then(|| member.lowering_since.unwrap_or(now));
         }
         self.fit();
-        // Who waits to begin goes first, then whose generations are youngest: who has older ones would have to give.
+        // Who waits to begin goes first, then who is below its protection, then whose generations are youngest: who has
+        // older ones would have to give.
         let pool = self.pool;
         let wants = |(_, member): &(&u64, &Entry)| member.grant > 0 && member.wants(pool);
-        let wanting = self.members.iter().filter(wants);
-        let mut wanting: Vec<(u64, u128)> =
-            wanting.map(|(id, member)| (*id, member.group().weighted_age(now))).collect();
-        wanting.sort_by_key(|(_, age)| *age);
+        let order = |member: &Entry| (Reverse(member.protection().claim()), member.group().weighted_age(now));
+        let mut wanting: Vec<(u64, _)> =
+            self.members.iter().filter(wants).map(|(id, member)| (*id, order(member))).collect();
+        wanting.sort_by_key(|(_, order)| *order);
         for id in freshly_joined {
             self.begin(id, now);
         }
@@ -447,26 +212,41 @@ impl Ledger {
     }
 
     /// Lowers grants if members may be using more than there is: a daemon was started again with less memory. Members
-    /// that do not answer keep what they have, so the others give for them too.
+    /// that do not answer keep what they have, so the others give for them too: first what is not protected, where
+    /// protections that exceed the pool hold in proportion, then down to their `min`.
     fn fit(&mut self) {
         let silent: u64 = self.members.values().filter(|member| !member.answers).map(|member| member.committed).sum();
+        let left = self.pool.saturating_sub(silent);
+        let answer = |member: &&Entry| member.answers;
+        let granted: u64 = self.members.values().filter(answer).map(|member| member.grant).sum();
+        let protected: u64 =
+            self.members.values().filter(answer).map(|member| member.grant.min(member.terms.low)).sum();
+        let low = |member: &Entry| effective(member.grant, granted, member.terms.low, left, protected, false);
+        self.give_in_proportion(|member| member.floor().max(low(member)), left);
+        self.give_in_proportion(Entry::floor, left);
+    }
+
+    /// Lowers the grants of members that answer to `most` together, if they exceed it, each in proportion to what it has
+    /// beyond what it keeps.
+    fn give_in_proportion(&mut self, keeps: impl Fn(&Entry) -> u64, most: u64) {
         let answer = |member: &&mut Entry| member.answers;
-        let granted: u64 = self.members.values_mut().filter(answer).map(|member| member.grant).sum();
         // What was lowered already and is not confirmed yet is on its way.
-        let missing = silent.saturating_add(granted).saturating_sub(self.pool);
-        let spare: u64 = self.members.values_mut().filter(answer).map(|member| member.spare()).sum();
-        if missing == 0 || spare == 0 {
+        let granted: u64 = self.members.values_mut().filter(answer).map(|member| member.grant).sum();
+        let missing = granted.saturating_sub(most);
+        let spare = |member: &Entry| member.grant.saturating_sub(keeps(member));
+        let all: u64 = self.members.values_mut().filter(answer).map(|member| spare(member)).sum();
+        if missing == 0 || all == 0 {
             return;
         }
         for member in self.members.values_mut().filter(answer) {
-            let part = u128::from(missing.min(spare)) * u128::from(member.spare());
-            member.set_grant(member.grant - part.div_ceil(u128::from(spare)) as u64);
+            let part = u128::from(missing.min(all)) * u128::from(spare(member));
+            member.set_grant(member.grant - part.div_ceil(u128::from(all)) as u64);
         }
     }
 
     /// A member that has nothing yet is granted its first memory, or room is made for it.
     fn begin(&mut self, id: u64, now: u64) {
-        let free = self.free();
+        let free = self.free().saturating_sub(self.reserved);
         let member = &self.members[&id];
         let least = member.floor().max(member.terms.needs);
         if free < least && member.terms.needs > member.floor() {
@@ -478,8 +258,10 @@ impl Ledger {
             if let Some(member) = self.members.get_mut(&id) {
                 member.grace_until = now.saturating_add(GRACE);
             }
-        } else if !self.is_lowering() {
-            self.take(id, least - free, now, true);
+        } else if !self.is_lowering(now) {
+            // What is free is kept for it. It is let in whatever the ages are: it is below its min.
+            self.reserved = self.reserved.max(least);
+            self.take(id, least - free, FIRST_GRANT.max(least) - free, now);
         }
     }
 
@@ -513,14 +295,18 @@ impl Ledger {
             if let Some(squeeze) = self.members.get_mut(&id).and_then(|member| member.squeeze.as_mut()) {
                 squeeze.raise = squeeze.raise.saturating_mul(2).min(MAX_BYTES);
             }
-        } else if granted == 0 && !self.is_lowering() {
-            self.take(id, wanted, now, false);
+        } else if granted == 0 && !self.is_lowering(now) {
+            // Beyond its protection it is to be compared with others anew.
+            let protected = member.terms.low.saturating_sub(member.grant);
+            let wanted = if protected > 0 { wanted.min(protected) } else { wanted };
+            self.take(id, wanted, wanted, now);
         }
     }
 
-    /// Some member has not confirmed a lower grant yet: what is on its way is waited for.
-    fn is_lowering(&self) -> bool {
-        self.members.values().any(|member| member.answers && member.committed > member.grant)
+    /// Some member has not confirmed a lower grant yet: what is on its way is waited for. A member that takes too long
+    /// is not: it may hang, or lie.
+    fn is_lowering(&self, now: u64) -> bool {
+        self.members.values().any(|member| member.is_lowering(now))
     }
 
     fn raise(&mut self, id: u64, bytes: u64) {
@@ -531,26 +317,28 @@ impl Ledger {
         }
     }
 
-    /// Lowers the grant of somebody else, to raise that of `to` when it is confirmed.
-    fn take(&mut self, to: u64, wanted: u64, now: u64, begins: bool) {
-        let others =
-            || self.members.iter().filter(move |(id, member)| **id != to && member.answers && member.grant > 0);
+    /// Lowers grants of others, to raise that of `to` when they are confirmed: by `wanted` where that costs unprotected
+    /// memory, or none, and by no more than `needed` of what is protected.
+    fn take(&mut self, to: u64, needed: u64, wanted: u64, now: u64) {
+        let others = self.members.iter().filter(|(id, member)| **id != to && member.can_give());
+        let others: Vec<(u64, &Entry)> = others.map(|(id, member)| (*id, member)).collect();
         if let Some((id, bytes)) =
-            others().map(|(id, member)| (*id, member.unused(now))).max_by_key(|(_, bytes)| *bytes)
+            others.iter().map(|(id, member)| (*id, member.unused(now))).max_by_key(|(_, bytes)| *bytes)
             && bytes > 0
         {
             return self.lower(id, bytes.min(wanted));
         }
-        let (ids, groups): (Vec<u64>, Vec<Group>) = others().map(|(id, member)| (*id, member.group())).unzip();
-        // One that is to begin is let in whatever the ages are.
-        let min_ttl = if begins { 0 } else { self.min_ttl };
-        let Some(at) = gives_first(&groups, min_ttl, now) else { return };
-        let own = self.members[&to].group();
-        let is_older = groups[at].weighted_age(now) * OLDER.1 >= own.weighted_age(now) * OLDER.0;
-        debug_assert!(begins || has_outlived(groups[at].birth, min_ttl, now));
-        if begins || is_older {
-            let step = self.members[&ids[at]].step();
-            self.lower(ids[at], if begins { wanted.max(step) } else { wanted.min(step) });
+        let groups: Vec<Group> = others.iter().map(|(_, member)| member.group()).collect();
+        let needy = self.members[&to].group();
+        let gifts_of = |bytes| gifts(&needy, &groups, bytes, self.min_ttl, now);
+        let mut gifts = gifts_of(wanted);
+        if gifts.level != Standing::Open {
+            gifts = gifts_of(needed);
+        }
+        let parts: Vec<(u64, u64)> =
+            others.iter().zip(gifts.bytes).map(|((id, member), bytes)| (*id, bytes.min(member.step()))).collect();
+        for (id, bytes) in parts {
+            self.lower(id, bytes);
         }
     }
 

@@ -26,7 +26,7 @@ pub const MAX_LINE: u64 = 1 << 16;
 pub struct Wishes {
     /// Bytes that it is never granted less than.
     pub min: Option<u64>,
-    /// Bytes that it is not granted less than while others have something to give.
+    /// Bytes that it is not granted less than while any member has unprotected memory.
     pub low: Option<u64>,
     /// Bytes that it is never granted more than.
     pub max: Option<u64>,

@@ -17,6 +17,8 @@
 //! assert_eq!(groups.over_limit(a, 50), Some(a)); // 110 of 100 pages
 //! ```
 
+use refault_core::policy::giving::effective;
+
 /// No limit.
 pub const UNLIMITED: u64 = u64::MAX;
 
@@ -30,7 +32,7 @@ pub struct GroupLimits {
     pub max: u64,
     /// `memory.high`: beyond it the group reclaims from itself and is slowed down.
     pub high: u64,
-    /// `memory.low`: up to it the group is spared while others have something to give.
+    /// `memory.low`: up to it the group is spared while any group has unprotected memory.
     pub low: u64,
     /// `memory.min`: up to it the group is never reclaimed from.
     pub min: u64,
@@ -259,19 +261,6 @@ impl Groups {
             (self.groups[group].effective_min, self.groups[group].effective_low) = (min, low);
         }
     }
-}
-
-/// The share of its parent's protection that a group gets.
-fn effective(usage: u64, parent_usage: u64, setting: u64, parent: u64, siblings: u64, recursive: bool) -> u64 {
-    let own = usage.min(setting);
-    if siblings > parent {
-        return (u128::from(own) * u128::from(parent) / u128::from(siblings)) as u64;
-    }
-    if recursive && parent > siblings && parent_usage > siblings && usage > own {
-        let spare = u128::from(parent - siblings) * u128::from(usage - own) / u128::from(parent_usage - siblings);
-        return own + spare as u64;
-    }
-    own
 }
 
 impl std::ops::Index<GroupId> for Groups {

@@ -1,0 +1,294 @@
+//! `min` and `low` in a pool are `memory.min` and `memory.low` of the kernel's documentation: each of its sentences with
+//! simulated members that sleep, go through their memory without end, fork, hang or lie.
+
+use proptest::prelude::*;
+use refault_pool::shared::ledger::{Figures, Ledger, MIN_GRANT, Terms};
+
+const MIB: u64 = 1 << 20;
+const SECOND: u64 = 1_000_000_000;
+const ROUND: u64 = SECOND / 5;
+
+/// What a program does with its memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    /// It wrote its memory once and touches it no more, until it is woken.
+    Sleeps,
+    /// It touches all of it again and again; its oldest generation is so old at any time.
+    Touches { age: u64 },
+    /// It says that it waits, that all it has is new, and never that it gave what it was asked for.
+    Lies,
+}
+
+struct Program {
+    way: Way,
+    size: u64,
+    charge: u64,
+    /// Some of its memory was taken; one that sleeps does not want it back.
+    has_lost: bool,
+    born: u64,
+    figures: Figures,
+}
+
+impl Program {
+    fn new(way: Way, mib: u64) -> Program {
+        Program { way, size: mib * MIB, charge: 0, has_lost: false, born: 0, figures: Figures::default() }
+    }
+
+    fn run(&mut self, grant: u64, turn: u64, now: u64) -> Figures {
+        if self.way == Way::Lies && self.figures.turn > 0 {
+            self.figures.faults += 1_000_000;
+            self.figures.waited += 1_000 * SECOND;
+            self.figures.charge = u64::MAX;
+            self.figures.generations = vec![[now + SECOND, u64::MAX]];
+            return self.figures.clone();
+        }
+        let before = self.charge;
+        self.has_lost |= grant < before;
+        let is_awake = self.way != Way::Sleeps || !self.has_lost;
+        self.charge = if is_awake { self.size } else { before }.min(grant);
+        if self.charge > before {
+            self.born = now;
+        }
+        let figures = &mut self.figures;
+        (figures.turn, figures.limit, figures.charge) = (turn, grant, self.charge);
+        if is_awake && self.charge < self.size {
+            figures.faults += 100;
+            figures.waited += SECOND / 50;
+        }
+        let birth = match self.way {
+            Way::Touches { age } => now.saturating_sub(age),
+            _ => self.born,
+        };
+        figures.generations = vec![[birth, self.charge]];
+        figures.clone()
+    }
+}
+
+struct Pool {
+    ledger: Ledger,
+    programs: Vec<Program>,
+    now: u64,
+}
+
+impl Pool {
+    fn new(mib: u64) -> Pool {
+        Pool { ledger: Ledger::new(mib * MIB, SECOND, None), programs: Vec::new(), now: 1000 * SECOND }
+    }
+
+    fn join(&mut self, way: Way, mib: u64, min: u64, low: u64) {
+        // One that lies takes what it is let.
+        let max = (way == Way::Lies).then_some(60 * MIB);
+        let terms = Terms { min: min * MIB, low: low * MIB, max, ..Terms::default() };
+        self.ledger.join(self.programs.len() as u64, terms, 0);
+        self.programs.push(Program::new(way, mib));
+    }
+
+    /// Rounds, after each of which no member has less than its min.
+    fn run(&mut self, rounds: u64) {
+        for _ in 0..rounds {
+            self.now += ROUND;
+            for (id, program) in self.programs.iter_mut().enumerate() {
+                let member = &self.ledger.members()[&(id as u64)];
+                let figures = program.run(member.grant, member.turn, self.now);
+                self.ledger.report(id as u64, figures);
+            }
+            self.ledger.round(self.now, ROUND);
+            assert!(self.ledger.committed() <= self.ledger.pool());
+            for member in self.ledger.members().values().filter(|member| member.grant > 0) {
+                assert!(member.grant >= member.terms.min.max(MIN_GRANT));
+            }
+        }
+    }
+
+    /// MiB that each uses.
+    fn used(&self) -> Vec<u64> {
+        self.programs.iter().map(|program| program.charge / MIB).collect()
+    }
+}
+
+const YOUNG: Way = Way::Touches { age: SECOND / 4 };
+const OLD: Way = Way::Touches { age: 30 * SECOND };
+
+#[test]
+fn a_sleeping_member_within_its_low_keeps_all_while_others_have_memory_young_or_old() {
+    for others in [YOUNG, OLD] {
+        let mut pool = Pool::new(200);
+        pool.join(Way::Sleeps, 90, 0, 100);
+        pool.run(50);
+        pool.join(others, 150, 0, 0);
+        pool.join(others, 150, 0, 0);
+        pool.run(1000);
+        let used = pool.used();
+        assert_eq!(used[0], 90, "{used:?}");
+        assert!(used[1] + used[2] >= 92, "what is left is used: {used:?}");
+    }
+}
+
+#[test]
+fn a_member_below_its_low_takes_what_is_not_protected_however_young_and_no_more() {
+    let mut pool = Pool::new(200);
+    pool.join(YOUNG, 150, 0, 0);
+    pool.join(YOUNG, 150, 0, 0);
+    pool.run(100);
+    pool.join(Way::Sleeps, 90, 0, 100);
+    pool.run(200);
+    assert_eq!(pool.used()[2], 90, "{:?}", pool.used());
+    // One that wants more than its low gets no younger memory than its own beyond it.
+    pool.join(OLD, 150, 0, 60);
+    pool.run(400);
+    let used = pool.used();
+    assert!(used[2] == 90 && (58..=66).contains(&used[3]), "{used:?}");
+}
+
+#[test]
+fn within_min_nothing_is_taken_though_nothing_else_is_left() {
+    let mut pool = Pool::new(200);
+    pool.join(Way::Sleeps, 90, 90, 0);
+    pool.join(Way::Sleeps, 90, 0, 90);
+    pool.run(50);
+    pool.join(YOUNG, 150, 0, 150);
+    pool.run(400);
+    let used = pool.used();
+    assert_eq!(used[0], 90, "{used:?}");
+    assert!(used[1] <= 5 && used[2] >= 100, "no unprotected memory is left, so the older low gives: {used:?}");
+}
+
+#[test]
+fn lows_beyond_the_pool_hold_against_what_is_unprotected_and_the_oldest_of_them_gives_first() {
+    let mut pool = Pool::new(200);
+    pool.join(YOUNG, 150, 0, 100);
+    pool.join(YOUNG, 150, 0, 100);
+    pool.join(YOUNG, 150, 0, 0);
+    pool.run(400);
+    let used = pool.used();
+    assert!(used[0].min(used[1]) >= 94 && used[2] == 4, "the unprotected one comes down to its min: {used:?}");
+    pool.join(Way::Sleeps, 50, 0, 100);
+    pool.run(1000);
+    let used = pool.used();
+    assert!(
+        used[0].min(used[1]) >= 90 && used[2] == 4 && used[3] <= 8,
+        "what sleeps gives to what is in use: {used:?}"
+    );
+}
+
+#[test]
+fn protections_beyond_a_smaller_pool_hold_in_proportion() {
+    let mut ledger = Ledger::new(100 * MIB, SECOND, None);
+    let low = |mib: u64| Terms { low: mib * MIB, ..Terms::default() };
+    ledger.join(0, low(150), 150 * MIB);
+    ledger.join(1, low(50), 50 * MIB);
+    ledger.join(2, Terms::default(), 60 * MIB);
+    ledger.round(1000 * SECOND, ROUND);
+    let grants: Vec<u64> = ledger.members().values().map(|member| member.grant / MIB).collect();
+    // The third comes down to its min, and the others give the rest.
+    assert!((71..=73).contains(&grants[0]) && (22..=24).contains(&grants[1]) && grants[2] == 4, "{grants:?}");
+    let mut ledger = Ledger::new(200 * MIB, SECOND, None);
+    ledger.join(0, low(100), 110 * MIB);
+    ledger.join(1, Terms::default(), 110 * MIB);
+    ledger.round(1000 * SECOND, ROUND);
+    let grants: Vec<u64> = ledger.members().values().map(|member| member.grant / MIB).collect();
+    assert!(grants[0] > 107 && (90..=92).contains(&grants[1]), "in proportion to the overage: {grants:?}");
+}
+
+#[test]
+fn a_member_that_forks_is_protected_as_a_whole() {
+    let mut pool = Pool::new(200);
+    pool.join(Way::Sleeps, 20, 0, 100);
+    pool.join(YOUNG, 250, 0, 0);
+    pool.run(100);
+    for children in 1..=4 {
+        // A child has written as much as its parent.
+        pool.programs[0].size = (20 + children * 18) * MIB;
+        pool.run(50);
+        assert_eq!(pool.used()[0], 20 + children * 18, "{:?}", pool.used());
+    }
+    pool.run(400);
+    assert_eq!(pool.used()[0], 92, "{:?}", pool.used());
+}
+
+#[test]
+fn who_lies_gets_nothing_of_what_is_protected_and_keeps_nobody_waiting() {
+    let mut pool = Pool::new(200);
+    pool.join(Way::Sleeps, 60, 0, 80);
+    pool.run(20);
+    pool.join(Way::Lies, 0, 0, 0);
+    pool.run(300);
+    assert_eq!(pool.used()[0], 60, "{:?}", pool.used());
+    // It has taken what is left and gives nothing back; another gets its low from what others have.
+    pool.join(OLD, 150, 0, 0);
+    pool.run(20);
+    pool.join(YOUNG, 40, 0, 40);
+    pool.run(300);
+    let used = pool.used();
+    assert!(used[0] == 60 && used[3] == 40, "{used:?}");
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Join { id: u64, min: u64, low: u64 },
+    Says { id: u64, confirms: bool, charge: u64, faults: u64, age: u64 },
+    Silence(u64),
+    Rounds(u64),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let id = 0..4u64;
+    let charge = prop_oneof![0..200 * MIB, any::<u64>()];
+    prop_oneof![
+        1 => (id.clone(), 0..60u64, 0..200u64).prop_map(|(id, min, low)| Event::Join { id, min: min * MIB, low: low * MIB }),
+        4 => (id.clone(), prop::bool::weighted(0.9), charge, any::<u64>(), any::<u64>())
+            .prop_map(|(id, confirms, charge, faults, age)| Event::Says { id, confirms, charge, faults, age }),
+        1 => id.prop_map(Event::Silence),
+        4 => (1..15u64).prop_map(Event::Rounds),
+    ]
+}
+
+proptest! {
+    /// Whatever members say: `min` holds, and what a member uses within its `low` is not taken while another that can be
+    /// asked has memory beyond its own protection.
+    #[test]
+    fn whatever_is_said_protections_hold(events in proptest::collection::vec(event(), 1..80)) {
+        let mut ledger = Ledger::new(256 * MIB, SECOND, None);
+        let mut now = 1000 * SECOND;
+        for event in events {
+            match event {
+                Event::Join { id, min, low } => {
+                    let terms = Terms { min, low, ..Terms::default() };
+                    if !ledger.members().contains_key(&id) && ledger.could_hold(&terms) {
+                        ledger.join(id, terms, 0);
+                    }
+                }
+                Event::Silence(id) => ledger.answers(id, false),
+                Event::Says { id, confirms, charge, faults, age } => {
+                    let Some(member) = ledger.members().get(&id) else { continue };
+                    let turn = if confirms { member.turn } else { 0 };
+                    let charge = if confirms { charge.min(member.grant) } else { charge };
+                    let limit = member.grant;
+                    let generations = vec![[now.saturating_sub(age % (100 * SECOND)), charge]];
+                    ledger.answers(id, true);
+                    ledger.report(id, Figures { turn, limit, charge, faults, waited: faults, generations, ..Figures::default() });
+                }
+                Event::Rounds(count) => for _ in 0..count {
+                    now += ROUND;
+                    let before = ledger.members().clone();
+                    ledger.round(now, ROUND);
+                    let protected = |terms: &Terms| terms.low.max(terms.min).max(MIN_GRANT);
+                    let gives = |(id, member): (&u64, &refault_pool::shared::ledger::Entry)| {
+                        let after = &ledger.members()[id];
+                        member.answers && member.committed == member.grant && after.grant > protected(&member.terms)
+                    };
+                    for (id, member) in ledger.members() {
+                        prop_assert!(member.grant == 0 || member.grant >= member.terms.min.max(MIN_GRANT));
+                        let was = &before[id];
+                        let used = was.figures.charge.min(was.grant).min(protected(&member.terms));
+                        if member.grant < used {
+                            let open: Vec<u64> = before.iter().filter(|one| gives(*one)).map(|(id, _)| *id).collect();
+                            prop_assert!(open.is_empty(), "{id} fell to {} of {used}, {open:?} are open", member.grant);
+                        }
+                    }
+                    prop_assert!(ledger.committed() <= ledger.pool());
+                },
+            }
+        }
+    }
+}
