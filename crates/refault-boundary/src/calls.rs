@@ -11,7 +11,7 @@ use crate::entry;
 use crate::frame::{self, ARGUMENTS, Context, Frame, register};
 use crate::memory_calls as memory;
 use crate::thread::{Remade, Thread};
-use crate::{clone, descriptors, fast, locks, pieces, pointed, signals, sites};
+use crate::{clone, descriptors, fast, locks, pieces, pointed, signals, sites, tracing};
 
 const EFAULT: isize = -14;
 const ENOSYS: isize = -38;
@@ -138,6 +138,13 @@ fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [
             entry::paging().account().is_deaf();
             entry::dispatch_off(thread);
             plain(number, arguments)
+        }
+        tracing::PTRACE if thread.is_vm_child => {
+            hold_unknown(thread, arguments, UNKNOWN);
+            pointed::hold_all(thread, arguments, UNKNOWN);
+            let result = tracing::serve(arguments);
+            entry::release(thread);
+            result
         }
         // Another user of what the agent stands on.
         157 if a == 59 => EINVAL,

@@ -347,6 +347,7 @@ pub(crate) fn execute(thread: &mut Thread, context: &mut Context, number: usize,
             at += 8;
         }
     }
+    let (arguments, note) = crate::execution::prepare(thread, number, arguments);
     let mask = context.mask | thread.hidden;
     if !thread.is_vm_child {
         crate::observer::finish();
@@ -365,6 +366,7 @@ pub(crate) fn execute(thread: &mut Thread, context: &mut Context, number: usize,
         // In a slot of its own that knows of nothing.
         paging.note_locks();
     }
+    crate::execution::failed(thread, note);
     error
 }
 

@@ -21,7 +21,8 @@ const EINTR: i64 = -4;
 /// Faults in a row at one address that find the page there, before something is wrong.
 const MAX_SPURIOUS: u32 = 100_000;
 
-static ENGINE: Lock<Option<Engine>> = Lock::new(None);
+/// In the agent's area, not in the library's data: leak checkers take what lies there for the program's pointers.
+static ENGINE: Lock<Option<Box<Engine>>> = Lock::new(None);
 /// The segment of the tree.
 static SHARED: AtomicPtr<Shared> = AtomicPtr::new(std::ptr::null_mut());
 /// The budget when it was last looked at, in pages.
@@ -35,18 +36,18 @@ static CODE: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
 
 /// The engine, locked.
-pub(crate) struct Paging(Held<'static, Option<Engine>>);
+pub(crate) struct Paging(Held<'static, Option<Box<Engine>>>);
 
 impl std::ops::Deref for Paging {
     type Target = Engine;
     fn deref(&self) -> &Engine {
-        self.0.as_ref().expect("invariant: set at the start")
+        self.0.as_deref().expect("invariant: set at the start")
     }
 }
 
 impl std::ops::DerefMut for Paging {
     fn deref_mut(&mut self) -> &mut Engine {
-        self.0.as_mut().expect("invariant: set at the start")
+        self.0.as_deref_mut().expect("invariant: set at the start")
     }
 }
 
@@ -56,7 +57,7 @@ pub(crate) fn paging() -> Paging {
 }
 
 /// Sets the engine.
-pub(crate) fn begin(mut engine: Engine) {
+pub(crate) fn begin(mut engine: Box<Engine>) {
     let shared = std::ptr::from_ref(engine.account().shared());
     SHARED.store(shared.cast_mut(), Ordering::Relaxed);
     *ENGINE.lock() = Some(engine);
@@ -143,6 +144,9 @@ pub(crate) extern "C" fn on_signal(signal: i32, info: *mut Info, context: *mut C
     let thread = Thread::of(context as usize);
     // SAFETY: the kernel passes its frame.
     let (info, context) = unsafe { (&*info, &mut *context) };
+    if !thread.is_at_work(context) {
+        thread.entered = context;
+    }
     let rip = context.registers[register::RIP] as usize;
     if signal == SIGSYS && info.code == USER_DISPATCH {
         return crate::calls::enter(thread, context);

@@ -11,8 +11,12 @@ pub(crate) mod register {
     pub(crate) const R10: usize = 2;
     pub(crate) const R11: usize = 3;
     pub(crate) const R12: usize = 4;
+    pub(crate) const R13: usize = 5;
+    pub(crate) const R14: usize = 6;
+    pub(crate) const R15: usize = 7;
     pub(crate) const RDI: usize = 8;
     pub(crate) const RSI: usize = 9;
+    pub(crate) const RBP: usize = 10;
     pub(crate) const RBX: usize = 11;
     pub(crate) const RDX: usize = 12;
     pub(crate) const RAX: usize = 13;

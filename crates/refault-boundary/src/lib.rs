@@ -15,6 +15,7 @@ mod calls;
 mod clone;
 mod descriptors;
 mod entry;
+mod execution;
 mod fast;
 mod frame;
 mod heap;
@@ -23,6 +24,8 @@ mod mappings;
 mod memory_calls;
 mod moves;
 mod observer;
+#[cfg(not(test))]
+mod old_libc;
 mod opened;
 mod pieces;
 mod pointed;
@@ -34,6 +37,7 @@ mod signals;
 mod sites;
 mod start;
 mod thread;
+mod tracing;
 #[cfg(not(test))]
 mod unwinding;
 

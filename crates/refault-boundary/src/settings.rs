@@ -44,6 +44,8 @@ pub(crate) struct Settings {
     pub(crate) policy: String,
     /// The directory of the file, if there may be one.
     pub(crate) file: Option<String>,
+    /// Where this library's file is, as programs are told.
+    pub(crate) library: Option<String>,
     /// The descriptor of the segment that the tree shares.
     pub(crate) segment: Option<i32>,
     pub(crate) record: Option<RecordSettings>,
@@ -62,6 +64,7 @@ impl Settings {
             resident_only: false,
             policy: "adaptive-mapped{cyclic=yes}".to_owned(),
             file: None,
+            library: None,
             segment: None,
             record: None,
             monitor: None,
@@ -82,6 +85,7 @@ impl Settings {
                 "own" => settings.own = value == "1",
                 "resident-only" => settings.resident_only = value == "1",
                 "policy" => settings.policy = value.to_owned(),
+                "library" => settings.library = Some(value.to_owned()),
                 "file" => settings.file = Some(value.to_owned()),
                 // For `refault top`, which looks at the environment of processes.
                 "stats" => {}

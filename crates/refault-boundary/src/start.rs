@@ -12,12 +12,14 @@ use crate::settings::Settings;
 use crate::signals::Actions;
 use crate::thread::Thread;
 use crate::{
-    area, descriptors, entry, fast, heap, mappings, memory_calls, observer, process_files, report, seen, signals, sites,
+    area, descriptors, entry, execution, fast, heap, mappings, memory_calls, observer, process_files, report, seen,
+    signals, sites,
 };
 
 /// Takes the program over. Called by the loader, before the program's own code.
 pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
     if is_traced() {
+        leave_alone(settings);
         report::say(format_args!("process {} is traced (by a debugger): it is not managed", sys::process_id()));
         return Ok(());
     }
@@ -26,11 +28,15 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
     let text = process_files::read(process_files::MAPS).unwrap_or_default();
     let maps: Vec<Mapping<'_>> = mappings::parse(&text).collect();
     if is_emulated(&maps) {
+        leave_alone(settings);
         report::say(format_args!("process {} runs in valgrind: it is not managed", sys::process_id()));
         return Ok(());
     }
     let (start, end) = own_code(&maps).ok_or("the agent's code is not found")?;
     entry::set_code(start, end);
+    if let Some(library) = &settings.library {
+        execution::set_library(library);
+    }
     report::use_descriptor(descriptors::copy_of(2));
     let uffd = match Uffd::open() {
         Ok(uffd) => uffd,
@@ -65,7 +71,7 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
         seen::note(*start, end - start);
     }
     area::reserve(addresses_for_own(memory));
-    let mut engine = Engine::new(uffd, options, own_bytes)?;
+    let mut engine = Box::new(Engine::new(uffd, options, own_bytes)?);
     engine.looks_at_own_with(touched_bytes);
     entry::begin(engine);
     owns_memory();
@@ -86,6 +92,13 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
         return Err("this kernel has no system-call dispatch to user space (5.11 and later have)".to_owned());
     }
     Ok(())
+}
+
+/// This process is not managed, and what it executes is not either.
+fn leave_alone(settings: &Settings) {
+    if let Some(library) = &settings.library {
+        execution::withdraw(library);
+    }
 }
 
 /// Addresses that were reserved before the program is taken over, by an allocator of its own that the loader or a library has

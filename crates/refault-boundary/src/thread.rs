@@ -13,6 +13,7 @@ use refault_paging::lock::Lock;
 use refault_paging::sys;
 
 use crate::area;
+use crate::execution::Environment;
 use crate::fast::Fast;
 use crate::frame::{AlternateStack, Context, Frame, Info, register};
 use crate::pieces::Progress;
@@ -73,6 +74,8 @@ pub(crate) struct Thread {
     pub(crate) alternate: AlternateStack,
     /// While a call waits with the program's signals open: the frame of the interrupted program.
     pub(crate) waiting: *mut Frame,
+    /// What the agent was last entered with from the program, by a signal: true as long as the thread is on its stack here.
+    pub(crate) entered: *const Context,
     /// The mask with which it waits, where the call brings one.
     pub(crate) waiting_mask: Option<u64>,
     /// How far a call has come that is made in pieces.
@@ -92,6 +95,8 @@ pub(crate) struct Thread {
     pub(crate) kept_infos: [Info; 3],
     /// Ranges that the call in progress needs.
     pub(crate) holds: Vec<(usize, usize)>,
+    /// What the program starts with that it is about to become.
+    pub(crate) environment: Environment,
     /// The program's signal actions: shared by all threads but a child that shares memory only.
     pub(crate) actions: *mut Actions,
     /// It shares the memory of its parent and is no thread of it.
@@ -154,6 +159,7 @@ impl Thread {
     fn begin(&mut self, actions: *mut Actions) {
         self.alternate = AlternateStack { flags: 2, ..AlternateStack::default() };
         self.waiting = std::ptr::null_mut();
+        self.entered = std::ptr::null();
         self.waiting_mask = None;
         self.progress = Progress::default();
         self.hidden = 0;
@@ -163,6 +169,7 @@ impl Thread {
         unsafe {
             std::ptr::write(&raw mut self.holds, Vec::new());
             std::ptr::write(&raw mut self.vectors, Vec::new());
+            std::ptr::write(&raw mut self.environment, Environment::default());
         }
         self.actions = actions;
         self.is_vm_child = false;
@@ -185,6 +192,16 @@ impl Thread {
         (start..=start + bytes).contains(&(context.registers[register::RSP] as usize))
     }
 
+    /// Where the frame is that the thread entered the agent with whose stack pointer this is; `None` if it is on no stack of
+    /// the agent's.
+    pub(crate) fn entered_with(pointer: usize) -> Option<usize> {
+        let block = pointer & !(BLOCK - 1);
+        let is_one = BLOCKS.lock().contains(&block);
+        // SAFETY: blocks are never unmapped; the field is a word that its thread writes whole.
+        let entered = is_one.then(|| unsafe { std::ptr::read_volatile(&raw const (*Thread::top(block)).entered) })?;
+        (block..block + BLOCK).contains(&(entered as usize)).then_some(entered as usize)
+    }
+
     /// Bytes of memory that the blocks take, by what handlers touch of them as a rule.
     pub(crate) fn bytes() -> usize {
         TOUCHED_BLOCKS.load(Ordering::Relaxed) * TOUCHED
@@ -194,6 +211,7 @@ impl Thread {
     pub(crate) fn end(&mut self) {
         self.holds = Vec::new();
         self.vectors = Vec::new();
+        self.environment = Environment::default();
         self.used.store(0, Ordering::Release);
     }
 

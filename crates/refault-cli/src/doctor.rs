@@ -1,11 +1,13 @@
 //! `refault doctor`: what works on this machine, how fast, and the one command that would improve it.
 //!
 //! Everything is asked of the running kernel, not guessed from its version; speeds are measured in a second. Exit code
-//! 0 when `refault run` would work, 1 when not.
+//! 0 when `refault run` would work, 1 when not; the same for a program that is named, at which it looks instead.
 
 mod measure;
+mod program;
 mod system;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 
@@ -25,7 +27,8 @@ use system::Machine;
 Examples:
   refault doctor                  a table; exit code 0 if 'refault run' would work here, 1 if not
   refault doctor --format json    the same for scripts
-  refault doctor --quick          without the measurements")]
+  refault doctor --quick          without the measurements
+  refault doctor ./server         whether 'refault run' can manage this program, and why not; exit code 0 or 1")]
 /// Say what works on this machine, how fast, and what would improve it
 pub struct DoctorArgs {
     #[command(flatten)]
@@ -33,6 +36,9 @@ pub struct DoctorArgs {
     /// Measure nothing
     #[arg(long)]
     quick: bool,
+    /// A program to look at, as it would be given to `refault run`: it is not started
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
 }
 
 /// How well something is there.
@@ -87,16 +93,25 @@ impl Finding {
 pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let mut outputs = args.result.outputs();
     let (format, out) = args.result.claim(&mut outputs)?;
-    let findings = examine(&Machine::new(Path::new("/")), args.quick);
+    let (findings, obstacle) = match args.program.is_empty() {
+        true => (examine(&Machine::new(Path::new("/")), args.quick), None),
+        false => {
+            let examined = program::examine(&args.program)?;
+            (examined.findings, examined.obstacle)
+        }
+    };
     let missing: Vec<&Finding> = findings.iter().filter(|finding| finding.status == Status::Missing).collect();
     with_output(out, |out| match format {
-        Format::Table => write_table(out, &findings),
+        Format::Table => write_table(out, &findings, args.program.is_empty()),
         Format::Csv => write_csv(out, &findings),
         Format::Json => {
             serde_json::to_writer_pretty(&mut *out, &to_json(&findings, missing.is_empty()))?;
             writeln!(out)
         }
     })?;
+    if let Some(obstacle) = obstacle {
+        return Err(obstacle);
+    }
     match missing.first() {
         None => Ok(()),
         Some(first) => {
@@ -236,7 +251,8 @@ fn io_uring(capabilities: &Capabilities) -> Finding {
     }
 }
 
-fn write_table(out: &mut dyn Write, findings: &[Finding]) -> std::io::Result<()> {
+/// The table, and what it comes to: of this machine, or of the program that was named.
+fn write_table(out: &mut dyn Write, findings: &[Finding], is_of_machine: bool) -> std::io::Result<()> {
     let mut table = plain_table();
     for finding in findings {
         let speeds = finding.measured.iter().map(|(name, value, unit)| format!("{name} {} {unit}", figure(*value)));
@@ -259,8 +275,15 @@ fn write_table(out: &mut dyn Write, findings: &[Finding]) -> std::io::Result<()>
         writeln!(out, "  {:<21} {}", finding.name, finding.improve.as_deref().unwrap_or_default())?;
     }
     let works = findings.iter().all(|finding| finding.status != Status::Missing);
-    let verdict = if works { "'refault run' works here." } else { "'refault run' does not work here." };
-    writeln!(out, "\n{verdict} Times are medians as the program sees them, on the machine as busy as it is now.")
+    let verdict = match (works, is_of_machine) {
+        (true, true) => "'refault run' works here.",
+        (false, true) => "'refault run' does not work here.",
+        (true, false) => "'refault run' manages this program.",
+        (false, false) => "'refault run' does not manage this program.",
+    };
+    let is_measured = findings.iter().any(|finding| !finding.measured.is_empty());
+    let times = " Times are medians as the program sees them, on the machine as busy as it is now.";
+    writeln!(out, "\n{verdict}{}", if is_measured { times } else { "" })
 }
 
 fn figure(value: f64) -> String {

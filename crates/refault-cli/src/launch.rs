@@ -3,6 +3,7 @@
 //! The settings are `key=value` pairs in one environment variable; the agent's `settings.rs` is the other end.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -17,8 +18,10 @@ use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::inherited::Inherited;
-use crate::program::{self, Obstacle};
+use crate::program;
 use refault_console::Failure;
+use refault_image::preload::{self, Wish};
+use refault_image::{Image, Text};
 
 /// The policy of a program unless another is named: it learns from faults which pages are hot, and many programs go through
 /// memory again and again (docs/guide/regions.md has it beside others).
@@ -77,6 +80,8 @@ impl MonitorOptions {
 pub struct Launch {
     program: Vec<OsString>,
     library: PathBuf,
+    /// The library that has to be preloaded before it.
+    first: Option<Text>,
     settings: OsString,
     /// What the program inherits.
     inherited: Vec<Inherited>,
@@ -88,11 +93,12 @@ impl Launch {
     /// # Errors
     /// Says which obstacle there is, and what to do about it.
     pub fn new(program: &[OsString], memory: u64) -> Result<Launch, Failure> {
-        check_program(program)?;
+        let library = program::agent_library();
+        let image = check_program(program, library.as_deref())?;
         if let Some(KernelObstacle { what, tried, remedy }) = kernel_obstacle() {
             return Err(Failure::failed(what, tried, remedy));
         }
-        let library = program::agent_library().ok_or_else(|| {
+        let library = library.ok_or_else(|| {
             let remedy =
                 "this binary does not hold it: put it beside it or into ../lib/refault, or name it in REFAULT_AGENT_LIBRARY";
             Failure::failed("the agent is missing", program::AGENT, remedy)
@@ -100,7 +106,11 @@ impl Launch {
         // First, so that nothing else is judged by a library of another build.
         let layout = refault_paging::Shared::LAYOUT;
         let settings = OsString::from(format!("layout={layout:x}{SEPARATOR}memory={memory}"));
-        Ok(Launch { program: program.to_vec(), library, settings, inherited: Vec::new() })
+        let library = std::path::absolute(&library).unwrap_or(library);
+        let mut launch =
+            Launch { program: program.to_vec(), library, first: image.first, settings, inherited: Vec::new() };
+        launch.push("library", launch.library.clone());
+        Ok(launch)
     }
 
     /// Lets the program and what it executes inherit an open file, and tells the agent its number.
@@ -156,11 +166,11 @@ impl Launch {
 
     /// The command that starts it.
     pub fn command(&self) -> Command {
-        let mut preload = self.library.as_os_str().to_owned();
-        if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
-            preload.push(":");
-            preload.push(others);
-        }
+        let others = std::env::var_os("LD_PRELOAD").unwrap_or_default();
+        let mut preload = Vec::new();
+        let library = self.library.as_os_str().as_bytes();
+        preload::compose(others.as_bytes(), library, Wish::With(self.first), |part| preload.extend_from_slice(part));
+        let preload = OsString::from_vec(preload);
         let mut command = Command::new(&self.program[0]);
         command.args(&self.program[1..]).env("LD_PRELOAD", preload).env("REFAULT_AGENT", &self.settings);
         command
@@ -301,34 +311,13 @@ pub fn find_program(name: &OsStr) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Whether there is such a program and a library can be preloaded into it.
-fn check_program(program: &[OsString]) -> Result<(), Failure> {
+/// The program that is found by its name, if a library can be preloaded into it.
+fn check_program(program: &[OsString], library: Option<&Path>) -> Result<Image, Failure> {
     let path = find_program(&program[0])?;
-    match program::obstacle(&path) {
-        Some(obstacle) => Err(Failure::failed("cannot be managed", path.display(), remedy(&obstacle))),
-        None => Ok(()),
-    }
-}
-
-fn remedy(obstacle: &Obstacle) -> String {
-    match obstacle {
-        Obstacle::Unreadable(error) => format!("{error}"),
-        Obstacle::Static => {
-            "it is statically linked, so nothing can be preloaded; use a dynamically linked build".to_owned()
-        }
-        Obstacle::OtherLibc(interpreter) => {
-            format!("its loader is {interpreter}, the agent is built for this system's glibc; use a glibc build")
-        }
-        Obstacle::Privileged => {
-            "it is set-uid or has file capabilities, so the kernel ignores preloading; run it as its owner".to_owned()
-        }
-        Obstacle::NoInterpreter => {
-            "it is a text without a first line such as #!/usr/bin/env python3, so nothing says who runs \
-             it; name its interpreter before it"
-                .to_owned()
-        }
-        Obstacle::NotElf => "it is neither a script nor a program of this machine".to_owned(),
-    }
+    program::look(&path, program, library).map_err(|obstacle| {
+        let remedy = format!("{}; refault doctor PROGRAM says more", program::remedy(&obstacle));
+        Failure::failed("cannot be managed", path.display(), remedy)
+    })
 }
 
 /// Bytes of memory that this machine has: the budget of programs that are to run unlimited.

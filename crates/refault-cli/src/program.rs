@@ -1,29 +1,14 @@
 //! Programs on disk: where they are, and whether a library can be preloaded into them.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::ffi::{CString, OsString};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::embedded;
+use refault_image::{Image, Obstacle};
 
-/// Why a program cannot be managed.
-#[derive(Debug)]
-pub enum Obstacle {
-    /// It cannot be read.
-    Unreadable(io::Error),
-    /// It has no interpreter.
-    Static,
-    /// Its interpreter is not glibc's.
-    OtherLibc(String),
-    /// It runs with other rights than ours, so the loader ignores preloading.
-    Privileged,
-    /// Neither an ELF program of this machine nor a script.
-    NotElf,
-    /// A text without the line that names its interpreter.
-    NoInterpreter,
-}
+use crate::embedded;
 
 /// The file that a name on the command line means, as execvp(3) finds it.
 pub fn find(name: &Path) -> Option<PathBuf> {
@@ -58,72 +43,38 @@ fn library(name: &str) -> Option<PathBuf> {
     found.or_else(|| embedded::library(name))
 }
 
-/// What keeps a library from being preloaded into a program, if anything does. Scripts are judged by their interpreter.
-pub fn obstacle(path: &Path) -> Option<Obstacle> {
-    judge(path, 4).err()
+/// What becomes of a program, given with its arguments, under the agent of this path.
+///
+/// # Errors
+/// Why it cannot be managed.
+pub fn look(path: &Path, arguments: &[OsString], agent: Option<&Path>) -> Result<Image, Obstacle> {
+    // A path with a zero in it names no file.
+    let terminated = |path: &Path| CString::new(path.as_os_str().as_bytes()).ok();
+    const ENOENT: i32 = 2;
+    let path = terminated(path).ok_or(Obstacle::Unreadable(ENOENT))?;
+    let argument = |at: usize, into: &mut [u8]| -> Option<usize> {
+        let bytes = arguments.get(at)?.as_bytes();
+        let len = bytes.len().min(into.len());
+        into[..len].copy_from_slice(&bytes[..len]);
+        Some(len)
+    };
+    refault_image::look(&path, &argument, agent.and_then(terminated).as_deref())
 }
 
-fn judge(path: &Path, depth: u32) -> Result<(), Obstacle> {
-    let mut file = File::open(path).map_err(Obstacle::Unreadable)?;
-    let metadata = file.metadata().map_err(Obstacle::Unreadable)?;
-    let mut head = [0; 64];
-    let mut len = 0;
-    while len < head.len() {
-        match file.read(&mut head[len..]).map_err(Obstacle::Unreadable)? {
-            0 => break,
-            read => len += read,
-        }
+/// What to do about a program that cannot be managed, with the reason.
+pub fn remedy(obstacle: &Obstacle) -> String {
+    match obstacle {
+        Obstacle::Unreadable(error) => io::Error::from_raw_os_error(*error).to_string(),
+        Obstacle::Static => format!("{obstacle}; use a dynamically linked build"),
+        Obstacle::OtherLibc(_) => format!("{obstacle}; use a glibc build"),
+        Obstacle::OldGlibc(_) => format!("{obstacle}; use a build for a newer one"),
+        Obstacle::Privileged => format!("{obstacle}; run it as its owner"),
+        Obstacle::NoInterpreter => format!("{obstacle}; name its interpreter before it"),
+        Obstacle::Bits32 | Obstacle::OtherMachine(_) => format!("{obstacle}; use a build for x86-64"),
+        Obstacle::NoLoader(_) => format!("{obstacle}; install it"),
+        Obstacle::NoAgent => format!("{obstacle}; name a library that can be in REFAULT_AGENT_LIBRARY"),
+        Obstacle::NotElf | Obstacle::TooManyInterpreters | Obstacle::OtherEnvironment => obstacle.to_string(),
     }
-    if let Some(line) = head[..len].strip_prefix(b"#!") {
-        let end = line.iter().position(|byte| *byte == b'\n').unwrap_or(line.len());
-        let words = line[..end].split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
-        let interpreter = words.clone().next().ok_or(Obstacle::NotElf)?;
-        if depth == 0 {
-            return Err(Obstacle::NotElf);
-        }
-        return judge(Path::new(std::ffi::OsStr::from_bytes(interpreter)), depth - 1);
-    }
-    let me = rustix::process::getuid().as_raw();
-    let set_id = metadata.mode() & 0o4000 != 0 && metadata.uid() != me
-        || metadata.mode() & 0o2000 != 0 && metadata.gid() != rustix::process::getgid().as_raw();
-    if set_id || (me != 0 && has_capabilities(path)) {
-        return Err(Obstacle::Privileged);
-    }
-    if len > 0 && head[..len].iter().all(|byte| !byte.is_ascii_control() || byte.is_ascii_whitespace()) {
-        return Err(Obstacle::NoInterpreter);
-    }
-    if len < 64 || head[..4] != *b"\x7fELF" || head[4] != 2 || head[5] != 1 {
-        return Err(Obstacle::NotElf);
-    }
-    match interpreter(&file, &head).map_err(Obstacle::Unreadable)? {
-        None => Err(Obstacle::Static),
-        Some(loader) if loader.contains("ld-linux") => Ok(()),
-        Some(loader) => Err(Obstacle::OtherLibc(loader)),
-    }
-}
-
-fn has_capabilities(path: &Path) -> bool {
-    let mut value = [0u8; 64];
-    rustix::fs::getxattr(path, "security.capability", &mut value[..]).is_ok_and(|len| len > 0)
-}
-
-/// The program interpreter of a 64-bit ELF file (`PT_INTERP`).
-fn interpreter(file: &File, head: &[u8; 64]) -> io::Result<Option<String>> {
-    const PT_INTERP: u32 = 3;
-    let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("invariant: 8 bytes"));
-    let half = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
-    let (table, entry_len, entries) = (word(head, 32), u64::from(half(54)), u64::from(half(56)));
-    for index in 0..entries {
-        let mut entry = [0; 56];
-        file.read_exact_at(&mut entry, table.saturating_add(index * entry_len))?;
-        if u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]) == PT_INTERP {
-            let mut name = vec![0; word(&entry, 32).min(4096) as usize];
-            file.read_exact_at(&mut name, word(&entry, 8))?;
-            let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
-            return Ok(Some(String::from_utf8_lossy(&name[..end]).into_owned()));
-        }
-    }
-    Ok(None)
 }
 
 #[cfg(test)]
@@ -132,9 +83,13 @@ mod tests {
 
     #[test]
     fn this_program_can_be_managed_and_text_cannot() {
-        assert!(obstacle(&std::env::current_exe().expect("a path")).is_none());
-        assert!(matches!(obstacle(Path::new(env!("CARGO_MANIFEST_PATH"))), Some(Obstacle::NoInterpreter)));
-        assert!(matches!(obstacle(Path::new("/nonexistent")), Some(Obstacle::Unreadable(_))));
+        let found = |path: &Path| look(path, &[], None);
+        let own = std::env::current_exe().expect("a path");
+        assert!(found(&own).is_ok_and(|image| own.as_os_str().as_bytes().starts_with(image.program.as_bytes())));
+        assert_eq!(found(Path::new(env!("CARGO_MANIFEST_PATH"))), Err(Obstacle::NoInterpreter));
+        assert_eq!(found(Path::new("/nonexistent")), Err(Obstacle::Unreadable(2)));
+        assert_eq!(found(own.parent().expect("a directory")), Err(Obstacle::Unreadable(13)));
+        assert_eq!(remedy(&Obstacle::Unreadable(2)), "No such file or directory (os error 2)");
     }
 
     #[test]

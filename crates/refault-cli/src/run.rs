@@ -19,6 +19,7 @@ mod statistics;
 pub mod summary;
 mod sums;
 pub mod tree;
+mod unmanaged;
 mod watch;
 mod what_if;
 

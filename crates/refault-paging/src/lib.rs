@@ -47,6 +47,7 @@ mod table;
 mod token;
 pub mod tree;
 pub mod uffd;
+pub mod unmanaged;
 mod unwritten;
 pub mod vmas;
 mod way_back;

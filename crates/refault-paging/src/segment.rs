@@ -32,6 +32,7 @@ impl Shared {
         offset_of!(Shared, slots),
         offset_of!(Shared, dropped),
         offset_of!(Shared, figures),
+        offset_of!(Shared, unmanaged),
         offset_of!(Slot, charged),
     ]);
 

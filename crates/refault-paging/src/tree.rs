@@ -29,6 +29,7 @@ use crate::figures::{Ended, Published, Statistics, Times};
 use crate::share::{self, Division, Need};
 use crate::sys;
 use crate::token::Token;
+use crate::unmanaged::Unmanaged;
 
 /// Processes that can be in a tree at once; more are charged to nobody.
 pub const SLOTS: usize = 2048;
@@ -141,6 +142,8 @@ pub struct Shared {
     pub(crate) dropped: Dropped,
     /// What the process of each slot counts. Apart from the slots, so that those not in use are never touched.
     pub(crate) figures: [Published; SLOTS],
+    /// Programs that run in the tree and are not managed.
+    pub unmanaged: Unmanaged,
 }
 
 /// Whether a number stands for a process of another namespace.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::advice::would_stop_refaulting_at;
 use super::child::End;
 use super::escaped::Escaped;
+use super::unmanaged::{self, UnmanagedProgram};
 
 /// One run. Counts are of the program and its children together, over the whole run.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -60,6 +61,12 @@ pub struct Summary {
     pub would_stop_refaulting_at_bytes: Option<u64>,
     /// Processes of the tree that go on after the program's end.
     pub left_running: u64,
+    /// Programs that ran in the tree without being managed.
+    #[serde(default)]
+    pub unmanaged_programs: Vec<UnmanagedProgram>,
+    /// How often programs were executed of which there were too many to name them.
+    #[serde(default)]
+    pub unmanaged_others: u32,
     /// What the budget did not bound.
     #[serde(default, flatten)]
     pub escaped: Escaped,
@@ -79,6 +86,7 @@ impl Summary {
         };
         let statistics = shared.statistics();
         let times = shared.times();
+        let (unmanaged_programs, unmanaged_others) = unmanaged::all(shared);
         Summary {
             program: program.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             exit_code: end.status.code(),
@@ -106,8 +114,16 @@ impl Summary {
                 &shared.distances().counts(),
             ),
             left_running: shared.living().count() as u64,
+            unmanaged_programs,
+            unmanaged_others,
             escaped,
         }
+    }
+
+    /// The lines that name what was not managed or not bounded.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let programs = unmanaged::line(&self.unmanaged_programs, self.unmanaged_others);
+        programs.into_iter().chain(self.escaped.lines(self.budget_bytes)).collect()
     }
 
     /// In one line.

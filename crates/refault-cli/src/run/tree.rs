@@ -87,7 +87,7 @@ impl Tree<'_> {
         let (child, end, summary) = self.attend()?;
         if !self.quiet {
             say(summary.line());
-            summary.escaped.lines(summary.budget_bytes).iter().for_each(say);
+            summary.warnings().iter().for_each(say);
         }
         if let Some(output) = output {
             output.write(|out| {

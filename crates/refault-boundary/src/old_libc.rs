@@ -1,0 +1,123 @@
+//! Functions that newer versions of glibc have, for the standard library, which asks for them: so the library can be loaded
+//! beside an older one. What it asks of libc itself has been there since 2.14 (a test reads its needs).
+//!
+//! Most are system calls. Destructors of thread-locals are never run: the agent has none that matter, and threads of the
+//! program that end do not come here through libc. `log` is the older of two versions that glibc has, with the same results.
+//!
+//! Invariant: the names are hidden, so the program's own calls never meet them. Not in the crate's tests.
+
+use std::arch::global_asm;
+use std::ffi::c_int;
+
+use refault_paging::sys;
+
+/// Numbers of the calls made here (x86-64).
+mod nr {
+    pub(super) const NEWFSTATAT: usize = 262;
+    pub(super) const GETRANDOM: usize = 318;
+    pub(super) const STATX: usize = 332;
+}
+
+/// `AT_FDCWD`.
+const PRESENT: usize = -100isize as usize;
+/// Keys of thread-locals are asked for only where destructors cannot be registered; they can.
+const EAGAIN: c_int = 11;
+
+unsafe extern "C" {
+    fn __errno_location() -> *mut c_int;
+}
+
+/// The kernel's answer as libc's functions give it.
+fn said(result: isize) -> isize {
+    if result < 0 {
+        // SAFETY: libc's, of this thread.
+        unsafe { *__errno_location() = -result as c_int };
+        return -1;
+    }
+    result
+}
+
+extern "C" fn stat(path: usize, into: usize) -> c_int {
+    // SAFETY: the caller's pointers, as for `stat`.
+    said(unsafe { sys::call(nr::NEWFSTATAT, [PRESENT, path, into, 0, 0, 0]) }) as c_int
+}
+
+extern "C" fn fstat(descriptor: c_int, into: usize) -> c_int {
+    // SAFETY: the caller's pointer, as for `fstat`.
+    said(unsafe { sys::call(sys::nr::FSTAT, [descriptor as usize, into, 0, 0, 0, 0]) }) as c_int
+}
+
+extern "C" fn statx(directory: c_int, path: usize, flags: c_int, mask: u32, into: usize) -> c_int {
+    let arguments = [directory as usize, path, flags as usize, mask as usize, into, 0];
+    // SAFETY: the caller's pointers, as for `statx`.
+    said(unsafe { sys::call(nr::STATX, arguments) }) as c_int
+}
+
+extern "C" fn getrandom(into: usize, bytes: usize, flags: u32) -> isize {
+    // SAFETY: the caller's buffer, as for `getrandom`.
+    said(unsafe { sys::call(nr::GETRANDOM, [into, bytes, flags as usize, 0, 0, 0]) })
+}
+
+extern "C" fn gettid() -> c_int {
+    // SAFETY: touches no memory.
+    unsafe { sys::call(sys::nr::GETTID, [0; 6]) as c_int }
+}
+
+/// What the kernel has left for a program: the value of this kind, or nothing.
+extern "C" fn getauxval(kind: u64) -> u64 {
+    /// `PR_GET_AUXV`, which Linux has since 6.4.
+    const GET_AUXV: usize = 0x4155_5856;
+    let mut pairs = [[0u64; 2]; 64];
+    // SAFETY: writes to the array, as many bytes as it has.
+    unsafe { sys::call(sys::nr::PRCTL, [GET_AUXV, pairs.as_mut_ptr() as usize, size_of_val(&pairs), 0, 0, 0]) };
+    pairs.iter().find(|pair| pair[0] == kind).map_or(0, |pair| pair[1])
+}
+
+extern "C" fn no_destructor(_: usize, _: usize, _: usize) -> c_int {
+    0
+}
+
+extern "C" fn no_key(_: usize, _: usize) -> c_int {
+    EAGAIN
+}
+
+macro_rules! instead {
+    ($($name:literal => $function:ident),* $(,)?) => {
+        $(global_asm!(
+            ".text",
+            ".p2align 4",
+            concat!(".globl ", $name),
+            concat!(".hidden ", $name),
+            concat!(".type ", $name, ", @function"),
+            concat!($name, ":"),
+            "  jmp {function}",
+            function = sym $function,
+            options(att_syntax),
+        );)*
+    };
+}
+
+instead!(
+    "stat64" => stat,
+    "fstat64" => fstat,
+    "statx" => statx,
+    "getrandom" => getrandom,
+    "gettid" => gettid,
+    "getauxval" => getauxval,
+    "__cxa_thread_atexit_impl" => no_destructor,
+    "pthread_key_create" => no_key,
+    "pthread_key_delete" => no_key,
+    "pthread_setspecific" => no_key,
+);
+
+global_asm!(
+    ".symver refault_log, log@GLIBC_2.2.5",
+    ".text",
+    ".p2align 4",
+    ".globl log",
+    ".hidden log",
+    ".type log, @function",
+    "log:",
+    "  jmp *refault_log@GOTPCREL(%rip)",
+    options(att_syntax),
+);
