@@ -1,0 +1,24 @@
+//! Errors as a system call returns them: negative.
+
+macro_rules! errors {
+    ($($name:ident = $number:literal $text:literal,)*) => {
+        $(#[doc = $text] pub const $name: isize = -$number;)*
+    };
+}
+
+errors! {
+    EPERM = 1 "Operation not permitted.",
+    EINTR = 4 "Interrupted system call.",
+    EIO = 5 "Input/output error.",
+    E2BIG = 7 "Argument list too long.",
+    EBADF = 9 "Bad file descriptor.",
+    EAGAIN = 11 "Resource temporarily unavailable.",
+    ENOMEM = 12 "Cannot allocate memory.",
+    EFAULT = 14 "Bad address.",
+    EBUSY = 16 "Device or resource busy.",
+    EEXIST = 17 "File exists.",
+    EINVAL = 22 "Invalid argument.",
+    ENFILE = 23 "Too many open files in system.",
+    EMFILE = 24 "Too many open files.",
+    ENOSYS = 38 "Function not implemented.",
+}
