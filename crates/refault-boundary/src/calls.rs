@@ -8,16 +8,18 @@
 use refault_paging::sys;
 
 use crate::entry;
-use crate::frame::{self, ARGUMENTS, Context, Frame, register};
+use crate::frame::{self, ARGUMENTS, Context, Frame, Info, register};
 use crate::memory_calls as memory;
 use crate::thread::{Remade, Thread};
-use crate::{clone, descriptors, fast, locks, pieces, pointed, signals, sites, tracing};
+use crate::{clone, compat, descriptors, fast, locks, memory_files, pieces, pointed, signals, sites, tracing};
 
 const EFAULT: isize = -14;
 const ENOSYS: isize = -38;
 const EBADF: isize = -9;
 const ENOMEM: isize = -12;
 const EINVAL: isize = -22;
+/// The bit of a number by which a call is one of x32.
+const X32: usize = 1 << 30;
 /// Bytes held at an argument of which nothing is known.
 const UNKNOWN: usize = 4096;
 /// Bytes held when that was not enough.
@@ -45,8 +47,16 @@ pub(crate) fn find_lost(thread: &Thread, context: &mut Context) {
 }
 
 /// A call of the program's has come.
-pub(crate) fn enter(thread: &mut Thread, context: &mut Context) {
+pub(crate) fn enter(thread: &mut Thread, info: &Info, context: &mut Context) {
     use register::{RAX, RCX, RIP};
+    thread.is_of_32_bits = compat::is_call(info, context);
+    if thread.is_of_32_bits {
+        fast::arrived(thread, context);
+        entry::follow_the_budget();
+        let result = compat::serve(thread, context);
+        context.registers[RAX] = result as u64;
+        return signals::deliver_kept(thread, context);
+    }
     // What tells a call that was served from one that was lost.
     context.registers[RCX] = 0;
     if !fast::arrived(thread, context) {
@@ -78,15 +88,28 @@ pub(crate) fn enter(thread: &mut Thread, context: &mut Context) {
     signals::deliver_kept(thread, context);
 }
 
-fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [usize; 6]) -> isize {
+/// Serves a call by its number and arguments.
+pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [usize; 6]) -> isize {
     let [a, b, c, ..] = arguments;
     match number {
+        // Of x32: as a kernel without it.
+        _ if number & X32 != 0 => ENOSYS,
         13 => signals::set_action(thread, arguments),
         14 => signals::set_mask(thread, &mut context.mask, arguments),
         127 => signals::pending(thread, context.mask, arguments),
         131 => signals::set_alternate(thread, context.registers[register::RSP] as usize, arguments),
         9..=12 | 28 | 30 | 329 => memory::serve(number, arguments).unwrap_or(ENOSYS),
         25 => crate::moves::remap(arguments),
+        sys::nr::PROCESS_MADVISE => {
+            entry::hold(thread, b, c.min(1024) * size_of::<[usize; 2]>(), false);
+            match crate::advice::advise_list(arguments) {
+                Some(result) => {
+                    entry::release(thread);
+                    result
+                }
+                None => waiting(thread, context, number, arguments),
+            }
+        }
         149 | 150 | 325 => locks::lock(number, arguments),
         151 => locks::lock_all(arguments),
         152 => locks::unlock_all(),
@@ -192,7 +215,11 @@ pub(crate) fn plain(number: usize, arguments: [usize; 6]) -> isize {
 
 /// Makes a call that may wait, with its memory held and the program's signals open.
 fn waiting(thread: &mut Thread, context: &mut Context, number: usize, mut arguments: [usize; 6]) -> isize {
+    if let Some(result) = memory_files::serve(thread, number, arguments) {
+        return result;
+    }
     if let Some(result) = pieces::serve(thread, context, number, arguments) {
+        memory_files::was_made(number, arguments, result);
         return result;
     }
     let (mut own, as_passed) = (OwnMemory::default(), arguments);
@@ -203,6 +230,7 @@ fn waiting(thread: &mut Thread, context: &mut Context, number: usize, mut argume
         result = make(thread, context, number, &arguments);
     }
     entry::release(thread);
+    memory_files::was_made(number, as_passed, result);
     if result > 0 && std::mem::take(&mut thread.was_asked) {
         result = pieces::go_on(thread, context, number, as_passed, result as usize) as isize;
     }
@@ -264,16 +292,16 @@ fn hold_for_good(start: usize, bytes: usize) {
 }
 
 /// What the kernel writes when a thread begins and ends.
-fn hold_thread_words(number: usize, [a, _, c, d, ..]: [usize; 6]) {
+fn hold_thread_words(number: usize, [a, b, c, d, ..]: [usize; 6]) {
     if number == 56 {
         hold_for_good(c, 4);
         hold_for_good(d, 4);
     } else if number == 435
-        && let Some(words) = frame::read::<[usize; 8]>(a)
+        && let Ok(passed) = clone::CloneArguments::read(a, b)
     {
-        hold_for_good(words[1], 4);
-        hold_for_good(words[2], 4);
-        hold_for_good(words[3], 4);
+        for word in [passed.pidfd, passed.child_tid, passed.parent_tid] {
+            hold_for_good(word as usize, size_of::<i32>());
+        }
     }
 }
 
@@ -295,12 +323,27 @@ pub(crate) fn make(thread: &mut Thread, context: &mut Context, number: usize, ar
     }
 }
 
+/// [`make`] for a call of 32 bits, by the gate that it came by.
+pub(crate) fn make_by_gate(thread: &mut Thread, context: &mut Context, number: usize, arguments: &[usize; 6]) -> isize {
+    let place = std::ptr::from_mut(context) as usize - std::mem::offset_of!(Frame, context);
+    thread.remade = Remade::No;
+    let thread = std::ptr::from_mut(thread);
+    // SAFETY: as in `make`.
+    unsafe {
+        std::ptr::write_volatile(&raw mut (*thread).waiting, place as *mut Frame);
+        let result = frame::refault_gate_call(number, arguments, &context.mask, &signals::ALL, thread.cast());
+        std::ptr::write_volatile(&raw mut (*thread).waiting, std::ptr::null_mut());
+        result
+    }
+}
+
 /// Whether a call is made by the kernel as it stands: nothing of its arguments is replaced, nothing beside it is done, and
 /// it may be made from a patched site.
 pub(crate) fn is_plain(number: usize, arguments: [usize; 6]) -> bool {
     let [a, b, c, d, mask, _] = arguments;
     match number {
         // read, write, pread64, pwrite64, readv, writev, sendto, recvfrom, sendmsg, recvmsg: what is larger may go in pieces.
+        0 | 1 | 17..=20 if memory_files::may_be_open() => false,
         0 | 1 | 17..=20 | 44..=47 => !pieces::exceeds(number, arguments),
         // close, dup, fcntl
         3 | 32 | 72 => !descriptors::is_own(a),

@@ -21,16 +21,83 @@ const CLONE_VFORK: u64 = 0x4000;
 const CLONE_THREAD: u64 = 0x1_0000;
 const CLONE_SIGHAND: u64 = 0x800;
 const CLONE_NEWPID: u64 = 0x2000_0000;
+const CLONE_FILES: u64 = 0x400;
+const CLONE_CLEAR_SIGHAND: u64 = 1 << 32;
 const SIGCHLD: u64 = 17;
+const E2BIG: isize = -7;
+const EFAULT: isize = -14;
+const EINVAL: isize = -22;
+/// Bytes of the first form of `clone3`'s arguments, and of the longest that any kernel looks at.
+const MIN_ARGUMENTS: usize = 64;
+const MAX_ARGUMENTS: usize = 4096;
+/// `clone` takes the flags of 32 bits only.
+const FLAGS_OF_CLONE: usize = u32::MAX as usize;
 
 /// Children of this process may be in another namespace of process numbers than itself.
 static SENDS_CHILDREN_ELSEWHERE: AtomicBool = AtomicBool::new(false);
 
-/// `clone3`'s arguments, as far as they are known here.
+/// `clone3`'s arguments, as far as they are known here (`struct clone_args`, up to `cgroup`).
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct CloneArguments {
-    words: [u64; 11],
+pub(crate) struct CloneArguments {
+    flags: u64,
+    pub(crate) pidfd: u64,
+    pub(crate) child_tid: u64,
+    pub(crate) parent_tid: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_bytes: u64,
+    tls: u64,
+    set_tid: u64,
+    set_tid_count: u64,
+    cgroup: u64,
+}
+
+impl CloneArguments {
+    /// What the program passes at `at`, in so many bytes: what it does not pass is 0.
+    ///
+    /// # Errors
+    /// What the kernel says: they are too few or too many, not there, or of a kernel that knows more than this agent.
+    pub(crate) fn read(at: usize, bytes: usize) -> Result<CloneArguments, isize> {
+        let known = size_of::<CloneArguments>();
+        match bytes {
+            ..MIN_ARGUMENTS => return Err(EINVAL),
+            MIN_ARGUMENTS..=MAX_ARGUMENTS => {}
+            _ => return Err(E2BIG),
+        }
+        let mut words = [0u64; size_of::<CloneArguments>() / size_of::<u64>()];
+        if !frame::copy(words.as_mut_ptr() as usize, at, bytes.min(known)) {
+            return Err(EFAULT);
+        }
+        for further in at + known.min(bytes)..at + bytes {
+            match frame::read::<u8>(further) {
+                Some(0) => {}
+                Some(_) => return Err(E2BIG),
+                None => return Err(EFAULT),
+            }
+        }
+        let [flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_bytes, tls, set_tid, set_tid_count, cgroup] =
+            words;
+        Ok(CloneArguments {
+            flags,
+            pidfd,
+            child_tid,
+            parent_tid,
+            exit_signal,
+            stack,
+            stack_bytes,
+            tls,
+            set_tid,
+            set_tid_count,
+            cgroup,
+        })
+    }
+
+    /// Whether the kernel takes the stack that is passed: a place and a size, or neither.
+    fn has_sound_stack(&self) -> bool {
+        let end = self.stack.checked_add(self.stack_bytes);
+        (self.stack == 0) == (self.stack_bytes == 0) && end.is_some_and(|end| end < 1 << 47)
+    }
 }
 
 /// Serves one of the four calls. Returns what the parent, or a child with memory of its own, is to see.
@@ -38,20 +105,18 @@ pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, a
     match number {
         56 => {
             let [flags, stack, parent, child, tls, _] = arguments;
-            start(thread, context, Kind::Clone { flags: flags as u64, stack, rest: [parent, child, tls] })
+            let flags = (flags & FLAGS_OF_CLONE) as u64;
+            start(thread, context, Kind::Clone { flags, stack, rest: [parent, child, tls] })
         }
-        435 => {
-            let bytes = arguments[1];
-            if !(64..=size_of::<CloneArguments>()).contains(&bytes) {
-                // SAFETY: the kernel says what is wrong with it.
-                return if bytes < 64 { -22 } else { unsafe { sys::call(435, arguments) } };
+        435 => match CloneArguments::read(arguments[0], arguments[1]) {
+            Ok(passed) => {
+                let ids = (passed.set_tid_count as usize).saturating_mul(size_of::<i32>()).min(MAX_ARGUMENTS);
+                crate::entry::hold(thread, passed.set_tid as usize, ids, false);
+                let bytes = arguments[1].min(size_of::<CloneArguments>());
+                start(thread, context, Kind::Clone3 { arguments: passed, bytes })
             }
-            let mut copy = CloneArguments { words: [0; 11] };
-            if !frame::copy(copy.words.as_mut_ptr() as usize, arguments[0], bytes) {
-                return -14;
-            }
-            start(thread, context, Kind::Clone3 { arguments: copy, bytes })
-        }
+            Err(error) => error,
+        },
         58 => start(thread, context, Kind::Clone { flags: CLONE_VM | CLONE_VFORK | SIGCHLD, stack: 0, rest: [0; 3] }),
         _ => start(thread, context, Kind::Clone { flags: SIGCHLD, stack: 0, rest: [0; 3] }),
     }
@@ -66,7 +131,7 @@ impl Kind {
     fn flags(&self) -> u64 {
         match self {
             Kind::Clone { flags, .. } => *flags,
-            Kind::Clone3 { arguments, .. } => arguments.words[0],
+            Kind::Clone3 { arguments, .. } => arguments.flags,
         }
     }
 
@@ -75,22 +140,40 @@ impl Kind {
         match self {
             Kind::Clone { stack, .. } => (*stack != 0).then_some(*stack),
             Kind::Clone3 { arguments, .. } => {
-                (arguments.words[5] != 0).then(|| (arguments.words[5] + arguments.words[6]) as usize)
+                (arguments.stack != 0).then(|| (arguments.stack + arguments.stack_bytes) as usize)
             }
         }
     }
 
+    /// Whether the child is to have no actions of its parent's. The kernel refuses that where both have the same ones.
+    fn clears_actions(&self) -> bool {
+        self.flags() & (CLONE_CLEAR_SIGHAND | CLONE_SIGHAND) == CLONE_CLEAR_SIGHAND
+    }
+
+    /// Whether the kernel refuses the call for what is passed beside the flags, which the agent replaces.
+    fn is_refused(&self) -> bool {
+        matches!(self, Kind::Clone3 { arguments, .. } if !arguments.has_sound_stack())
+    }
+
+    /// The arguments of `clone3` for the kernel: with a stack of the agent's, if there is any, and with the agent's own
+    /// handlers, whatever becomes of the program's.
+    fn for_kernel(arguments: &CloneArguments, clears: bool, stack: usize) -> CloneArguments {
+        const ROOM: u64 = 4096;
+        let (stack, stack_bytes) = if stack == 0 { (0, 0) } else { (stack as u64 - ROOM, ROOM) };
+        let flags = if clears { arguments.flags & !CLONE_CLEAR_SIGHAND } else { arguments.flags };
+        CloneArguments { flags, stack, stack_bytes, ..*arguments }
+    }
+
     /// Makes the call; a child that shares memory begins on the agent's `stack`.
-    fn call(&mut self, stack: usize, child: usize) -> isize {
+    fn call(&self, stack: usize, child: usize) -> isize {
         match self {
             Kind::Clone { flags, rest: [parent, tid, tls], .. } => {
                 // SAFETY: a child on a stack of its own, or with memory of its own.
                 unsafe { frame::refault_clone(56, *flags as usize, stack, *parent, *tid, *tls, child) }
             }
             Kind::Clone3 { arguments, bytes } => {
-                arguments.words[5] = if stack == 0 { 0 } else { (stack - 4096) as u64 };
-                arguments.words[6] = if stack == 0 { 0 } else { 4096 };
-                let at = arguments.words.as_ptr() as usize;
+                let passed = Kind::for_kernel(arguments, self.clears_actions(), stack);
+                let at = &raw const passed as usize;
                 // SAFETY: as above.
                 unsafe { frame::refault_clone(435, at, *bytes, 0, 0, 0, child) }
             }
@@ -98,8 +181,14 @@ impl Kind {
     }
 }
 
-fn start(thread: &mut Thread, context: &mut Context, mut kind: Kind) -> isize {
-    if kind.flags() & CLONE_VM == 0 { fork(thread, context, kind) } else { share(thread, context, &mut kind) }
+fn start(thread: &mut Thread, context: &mut Context, kind: Kind) -> isize {
+    if kind.is_refused()
+        && let Kind::Clone3 { arguments, bytes } = &kind
+    {
+        // SAFETY: the kernel says what is wrong with it, and makes no child.
+        return unsafe { sys::call(435, [std::ptr::from_ref(arguments) as usize, *bytes, 0, 0, 0, 0]) };
+    }
+    if kind.flags() & CLONE_VM == 0 { fork(thread, context, kind) } else { share(thread, context, &kind) }
 }
 
 /// A child with memory of its own.
@@ -116,10 +205,9 @@ fn fork(thread: &mut Thread, context: &mut Context, kind: Kind) -> isize {
             unsafe { sys::call(56, [*flags as usize, 0, *parent, *tid, *tls, 0]) }
         }
         Kind::Clone3 { arguments, bytes } => {
-            let mut copy = *arguments;
-            (copy.words[5], copy.words[6]) = (0, 0);
+            let passed = Kind::for_kernel(arguments, kind.clears_actions(), 0);
             // SAFETY: as above.
-            unsafe { sys::call(435, [copy.words.as_ptr() as usize, *bytes, 0, 0, 0, 0]) }
+            unsafe { sys::call(435, [&raw const passed as usize, *bytes, 0, 0, 0, 0]) }
         }
     };
     drop(heap);
@@ -132,6 +220,10 @@ fn fork(thread: &mut Thread, context: &mut Context, kind: Kind) -> isize {
     if kind.flags() & CLONE_NEWPID != 0 || SENDS_CHILDREN_ELSEWHERE.swap(false, Ordering::Relaxed) {
         sys::forget_pid_namespace();
     }
+    if kind.clears_actions() {
+        signals::clear(thread.actions());
+        signals::clear_in_kernel();
+    }
     crate::start::owns_memory();
     crate::locks::forked(&mut paging);
     crate::entry::is_child();
@@ -140,7 +232,8 @@ fn fork(thread: &mut Thread, context: &mut Context, kind: Kind) -> isize {
         true => "no descriptor is left for userfaultfd (ulimit -n)",
         false => "userfaultfd is refused",
     };
-    let ready = open_in_child(old).map_err(refusal).and_then(|uffd| paging.after_fork(uffd));
+    let has_own_descriptors = kind.flags() & CLONE_FILES == 0;
+    let ready = open_in_child(old, has_own_descriptors).map_err(refusal).and_then(|uffd| paging.after_fork(uffd));
     if let Err(why) = ready {
         report::end(format_args!("a forked child cannot be managed: {why}"));
     }
@@ -155,8 +248,8 @@ fn fork(thread: &mut Thread, context: &mut Context, kind: Kind) -> isize {
 }
 
 /// A userfaultfd for a forked child, in the place of its parent's if that can be, and whatever the limit of
-/// descriptors.
-fn open_in_child(old: i32) -> Result<Uffd, isize> {
+/// descriptors. Where the child has the table of descriptors that its parent has, the parent's stays where it is.
+fn open_in_child(old: i32, has_own_descriptors: bool) -> Result<Uffd, isize> {
     let new = Uffd::open().or_else(|_| {
         let mut limit = [0u64; 2];
         // SAFETY: getrlimit and setrlimit read and write two words; the limit is put back.
@@ -169,6 +262,10 @@ fn open_in_child(old: i32) -> Result<Uffd, isize> {
             new
         }
     })?;
+    if !has_own_descriptors {
+        let high = crate::descriptors::adopt(new.descriptor());
+        return Ok(Uffd::from_descriptor(high));
+    }
     // SAFETY: the parent's descriptor is replaced by the child's.
     if unsafe { sys::call(sys::nr::DUP3, [new.descriptor() as usize, old as usize, 0o2_000_000, 0, 0, 0]) } >= 0 {
         new.close();
@@ -185,10 +282,12 @@ fn open_in_child(old: i32) -> Result<Uffd, isize> {
 pub(crate) struct Birth {
     thread: *mut Thread,
     context: *mut Context,
+    /// It has none of its parent's actions.
+    clears_actions: bool,
 }
 
 /// A thread, or a child that borrows the memory until it executes.
-fn share(thread: &mut Thread, context: &mut Context, kind: &mut Kind) -> isize {
+fn share(thread: &mut Thread, context: &mut Context, kind: &Kind) -> isize {
     let flags = kind.flags();
     let is_thread = flags & CLONE_THREAD != 0;
     let is_alone = thread.is_last();
@@ -199,6 +298,10 @@ fn share(thread: &mut Thread, context: &mut Context, kind: &mut Kind) -> isize {
     }
     if is_thread {
         paging().threads(true);
+    }
+    if kind.clears_actions() {
+        // SAFETY: made above, for the child alone.
+        signals::clear(unsafe { &mut *actions });
     }
     let again = || give_addresses_back(&mut paging()).then(|| Thread::new(actions)).flatten();
     let Some(child) = Thread::new(actions).or_else(again) else { return -11 };
@@ -224,7 +327,7 @@ fn share(thread: &mut Thread, context: &mut Context, kind: &mut Kind) -> isize {
             (*copy).registers[register::RSP] = stack as u64;
         }
         (*copy).stack = frame::AlternateStack { start, flags: 0, unused: 0, bytes };
-        *(place as *mut Birth) = Birth { thread: child, context: copy };
+        *(place as *mut Birth) = Birth { thread: child, context: copy, clears_actions: kind.clears_actions() };
     }
     if !is_thread {
         let mut paging = paging();
@@ -282,6 +385,9 @@ pub(crate) extern "C" fn child(birth: *const Birth) -> ! {
     // SAFETY: written by `share` before the child was.
     unsafe {
         (*(*birth).thread).install_stack();
+        if (*birth).clears_actions {
+            signals::clear_in_kernel();
+        }
         if fast::is_on() {
             fast::install(&*(*birth).thread);
         }

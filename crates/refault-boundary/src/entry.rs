@@ -149,7 +149,7 @@ pub(crate) extern "C" fn on_signal(signal: i32, info: *mut Info, context: *mut C
     }
     let rip = context.registers[register::RIP] as usize;
     if signal == SIGSYS && info.code == USER_DISPATCH {
-        return crate::calls::enter(thread, context);
+        return crate::calls::enter(thread, info, context);
     }
     crate::calls::find_lost(thread, context);
     match signal {
@@ -182,16 +182,18 @@ fn make_room(thread: &mut Thread, context: &mut Context) {
     if !crate::fast::make_room(thread, context) {
         return;
     }
-    let (call, after) =
-        (frame::refault_window_call as *const () as u64, frame::refault_window_after as *const () as u64);
-    thread.remade = thread.remade.after_a_request(context, call, after);
-    let is_over = context.registers[register::RIP] == after;
-    thread.was_asked |= is_over && context.registers[register::RAX] as i64 > 0;
+    let rip = context.registers[register::RIP] as usize;
+    let Some(window) = frame::Window::of(rip) else { return };
+    thread.remade = thread.remade.after_a_request(context, window.call as u64, window.after as u64);
+    let is_over = rip == window.after;
+    thread.was_asked |= is_over && !window.is_gate && context.registers[register::RAX] as i64 > 0;
     if is_over && context.registers[register::RAX] as i64 == EINTR {
-        let number = context.registers[register::RBX] as usize;
-        crate::calls::again(thread, context, number);
-        context.registers[register::RIP] = call;
-        context.registers[register::RAX] = context.registers[register::RBX];
+        let number = context.registers[if window.is_gate { register::R14 } else { register::RBX }];
+        if !window.is_gate {
+            crate::calls::again(thread, context, number as usize);
+        }
+        context.registers[register::RIP] = window.call as u64;
+        context.registers[register::RAX] = number;
     }
 }
 

@@ -315,7 +315,8 @@ extern "C" fn before(thread: &mut Thread) -> i32 {
     if !crate::calls::hold_for(thread, number, arguments) {
         return BY_STUB;
     }
-    thread.fast.is_holding = u32::from(!thread.holds.is_empty());
+    let is_looked_at = crate::memory_files::may_open(number);
+    thread.fast.is_holding = u32::from(is_looked_at || !thread.holds.is_empty());
     HERE
 }
 
@@ -343,6 +344,7 @@ fn set_mask(thread: &mut Thread, arguments: [usize; 6]) -> Option<isize> {
 extern "C" fn after(thread: &mut Thread) -> u32 {
     let again = lacked_memory(thread, thread.fast.result);
     entry::release(thread);
+    crate::memory_files::was_made(thread.fast.number, thread.fast.arguments, thread.fast.result as isize);
     u32::from(!again)
 }
 
@@ -441,6 +443,9 @@ pub(crate) fn settle(thread: &mut Thread, info: &Info, context: &mut Context) ->
             };
             let again = result.is_some_and(|result| lacked_memory(thread, result as i64));
             entry::release(thread);
+            if let Some(result) = result {
+                crate::memory_files::was_made(thread.fast.number, thread.fast.arguments, result as isize);
+            }
             // A timeout may have been shortened for a call that was made again.
             for (place, argument) in ARGUMENTS.into_iter().zip(thread.fast.arguments) {
                 context.registers[place] = argument as u64;

@@ -106,6 +106,8 @@ impl Context {
 global_asm!(
     ".text",
     ".globl refault_restorer, refault_resume, refault_waiting_call, refault_window_call, refault_window_after, refault_window_end",
+    ".globl refault_gate_call, refault_gate_window_call, refault_gate_window_after, refault_gate_window_end",
+    ".hidden refault_gate_call, refault_gate_window_call, refault_gate_window_after, refault_gate_window_end",
     ".globl refault_clone, refault_safe_copy, refault_safe_copy_end, refault_safe_copy_failed, refault_end_thread",
     ".hidden refault_restorer, refault_resume, refault_waiting_call, refault_window_call, refault_window_after, refault_window_end",
     ".hidden refault_clone, refault_safe_copy, refault_safe_copy_end, refault_safe_copy_failed, refault_end_thread",
@@ -155,6 +157,47 @@ global_asm!(
     "  mov %r12, %rax",
     "  pop %r13",
     "  pop %r12",
+    "  pop %rbx",
+    "  ret",
+    // refault_gate_call(number, &arguments, &mask, &all): the same for a call of 32 bits, by `int 0x80`.
+    "refault_gate_call:",
+    "  push %rbx",
+    "  push %rbp",
+    "  push %r12",
+    "  push %r13",
+    "  push %r14",
+    "  mov %rdi, %r14",
+    "  mov %rsi, %r12",
+    "  mov %rcx, %r13",
+    "  mov %rdx, %rsi",
+    "  mov $2, %edi",
+    "  xor %edx, %edx",
+    "  mov $8, %r10d",
+    "  mov $14, %eax",
+    "  syscall",
+    "  mov 0(%r12), %rbx",
+    "  mov 8(%r12), %rcx",
+    "  mov 16(%r12), %rdx",
+    "  mov 24(%r12), %rsi",
+    "  mov 32(%r12), %rdi",
+    "  mov 40(%r12), %rbp",
+    "  mov %r14, %rax",
+    "refault_gate_window_call:",
+    "  int $0x80",
+    "refault_gate_window_after:",
+    "  mov %rax, %r12",
+    "  mov %r13, %rsi",
+    "  mov $2, %edi",
+    "  xor %edx, %edx",
+    "  mov $8, %r10d",
+    "  mov $14, %eax",
+    "  syscall",
+    "refault_gate_window_end:",
+    "  mov %r12, %rax",
+    "  pop %r14",
+    "  pop %r13",
+    "  pop %r12",
+    "  pop %rbp",
     "  pop %rbx",
     "  ret",
     // refault_clone(number, a, b, c, d, e, child, child_stack): the child begins in refault_child(child) on its stack.
@@ -210,6 +253,16 @@ unsafe extern "C" {
         all: *const u64,
         thread: *mut u8,
     ) -> isize;
+    pub(crate) fn refault_gate_call(
+        number: usize,
+        arguments: *const [usize; 6],
+        mask: *const u64,
+        all: *const u64,
+        thread: *mut u8,
+    ) -> isize;
+    pub(crate) fn refault_gate_window_call();
+    pub(crate) fn refault_gate_window_after();
+    pub(crate) fn refault_gate_window_end();
     pub(crate) fn refault_window_call();
     pub(crate) fn refault_window_after();
     pub(crate) fn refault_window_end();
@@ -219,6 +272,39 @@ unsafe extern "C" {
     pub(crate) fn refault_safe_copy_end();
     pub(crate) fn refault_safe_copy_failed();
     pub(crate) fn refault_end_thread(state: *const u32, status: usize) -> !;
+}
+
+/// The instructions around a call that waits with the program's signals open: its beginning, the call, what follows, and
+/// the end.
+#[derive(Clone, Copy)]
+pub(crate) struct Window {
+    begin: usize,
+    pub(crate) call: usize,
+    pub(crate) after: usize,
+    end: usize,
+    /// It is of a call by `int 0x80`.
+    pub(crate) is_gate: bool,
+}
+
+impl Window {
+    /// The window in which an instruction is.
+    pub(crate) fn of(instruction: usize) -> Option<Window> {
+        let usual = Window {
+            begin: refault_waiting_call as *const () as usize,
+            call: refault_window_call as *const () as usize,
+            after: refault_window_after as *const () as usize,
+            end: refault_window_end as *const () as usize,
+            is_gate: false,
+        };
+        let gate = Window {
+            begin: refault_gate_call as *const () as usize,
+            call: refault_gate_window_call as *const () as usize,
+            after: refault_gate_window_after as *const () as usize,
+            end: refault_gate_window_end as *const () as usize,
+            is_gate: true,
+        };
+        [usual, gate].into_iter().find(|window| (window.begin..=window.end).contains(&instruction))
+    }
 }
 
 /// Copies to or from the program's memory. False if part of it is not there.

@@ -9,10 +9,14 @@
 //! it runs on stacks of its own; the kernel is never given memory that may be missing.
 
 #![allow(unsafe_code)]
+// Calls are named as the kernel names them.
+#![allow(non_upper_case_globals)]
 
+mod advice;
 mod area;
 mod calls;
 mod clone;
+mod compat;
 mod descriptors;
 mod entry;
 mod execution;
@@ -22,6 +26,7 @@ mod heap;
 mod locks;
 mod mappings;
 mod memory_calls;
+mod memory_files;
 mod moves;
 mod observer;
 #[cfg(not(test))]

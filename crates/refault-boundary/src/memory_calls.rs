@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use refault_linux::advice::{MADV_POPULATE_READ, MADV_POPULATE_WRITE};
 use refault_paging::vmas::Mappings;
 use refault_paging::{Attributes, PAGE, sys};
 
@@ -26,8 +27,6 @@ const PROT_READ: usize = 1;
 const PROT_WRITE: usize = 2;
 const PROT_EXEC: usize = 4;
 const ENOMEM: isize = -12;
-const POPULATE_READ: usize = 22;
-const POPULATE_WRITE: usize = 23;
 /// What is populated is brought in so many bytes at a time.
 const PIECE: usize = 1 << 20;
 
@@ -74,7 +73,7 @@ pub(crate) fn serve(number: usize, arguments: [usize; 6]) -> Option<isize> {
         10 | 329 => protect(number, arguments),
         11 => unmap(arguments),
         12 => set_break(arguments),
-        28 => advise(arguments),
+        28 => crate::advice::advise(arguments),
         30 => attach(arguments),
         _ => return None,
     })
@@ -114,7 +113,7 @@ fn map(arguments: [usize; 6]) -> isize {
         if managed {
             bring_in(&mut paging, at, bytes, write, |_, _| 0);
         } else {
-            make(28, [at, bytes, if write { POPULATE_WRITE } else { POPULATE_READ }, 0, 0, 0]);
+            make(28, [at, bytes, if write { MADV_POPULATE_WRITE } else { MADV_POPULATE_READ }, 0, 0, 0]);
         }
     }
     at as isize
@@ -214,97 +213,8 @@ fn before_hole(paging: &Paging, start: usize, end: usize) -> Option<usize> {
     (!is_mapped(at, end)).then_some(at)
 }
 
-/// `madvise`.
-fn advise(arguments: [usize; 6]) -> isize {
-    const DONTNEED: usize = 4;
-    const FREE: usize = 8;
-    const REMOVE: usize = 9;
-    const DONTFORK: usize = 10;
-    const DOFORK: usize = 11;
-    const WIPEONFORK: usize = 18;
-    const KEEPONFORK: usize = 19;
-    const COLD: usize = 20;
-    const PAGEOUT: usize = 21;
-    const DONTNEED_LOCKED: usize = 24;
-    const GUARD_INSTALL: usize = 102;
-    const GUARD_REMOVE: usize = 103;
-    let [start, bytes, advice, ..] = arguments;
-    let mut paging = paging();
-    let length = pages(bytes);
-    if !paging.manages(start, length) || !start.is_multiple_of(PAGE) {
-        if matches!(advice, POPULATE_READ | POPULATE_WRITE) {
-            // It may wait for a thread of the program's that serves its userfaultfd.
-            drop(paging);
-        }
-        return make(28, arguments);
-    }
-    if start.checked_add(length).is_none() {
-        return make(28, arguments);
-    }
-    match advice {
-        // What is managed and freed lazily is freed now: that is allowed, and the memory is wanted. The rest of the range,
-        // and whether it can be freed at all, is the kernel's.
-        FREE => advise_each(&mut paging, start, length, advice, |paging, from, bytes| {
-            make(28, [from, bytes, DONTNEED, 0, 0, 0]);
-            paging.discard(from, bytes);
-        }),
-        DONTNEED | DONTNEED_LOCKED | REMOVE => {
-            advise_each(&mut paging, start, length, advice, |paging, from, bytes| paging.discard(from, bytes))
-        }
-        DONTFORK | DOFORK => advise_each(&mut paging, start, length, advice, |paging, from, bytes| {
-            paging.change(from, bytes, |attributes| attributes.not_in_children = advice == DONTFORK);
-        }),
-        WIPEONFORK | KEEPONFORK => advise_each(&mut paging, start, length, advice, |paging, from, bytes| {
-            paging.change(from, bytes, |attributes| attributes.zeros_in_children = advice == WIPEONFORK);
-        }),
-        POPULATE_READ | POPULATE_WRITE => populate(paging, start, length, advice == POPULATE_WRITE, arguments),
-        // What is cold the policy finds out; the kernel only looks whether the range is there.
-        PAGEOUT => make(28, [start, bytes, COLD, 0, 0, 0]),
-        GUARD_INSTALL | GUARD_REMOVE => advise_each(&mut paging, start, length, advice, |paging, from, bytes| {
-            if advice == GUARD_INSTALL {
-                paging.discard(from, bytes);
-            }
-            paging.change(from, bytes, |attributes| attributes.guard = advice == GUARD_INSTALL);
-        }),
-        _ => make(28, arguments),
-    }
-}
-
-/// Gives advice on the managed parts of a range and what lies between them, in order, and says which managed parts have
-/// taken it. As the kernel does, what is not mapped is passed over and said at the end, and any other error ends it: what
-/// lies before the part that cannot take the advice has taken it.
-fn advise_each(
-    paging: &mut Paging,
-    start: usize,
-    bytes: usize,
-    advice: usize,
-    taken: impl Fn(&mut Paging, usize, usize),
-) -> isize {
-    let mut answer = 0;
-    let mut advise = |from: usize, to: usize| {
-        let error = if from < to { make(28, [from, to - from, advice, 0, 0, 0]) } else { 0 };
-        answer = if error == 0 { answer } else { error };
-        error == 0 || error == ENOMEM
-    };
-    let mut at = start;
-    for (from, to, _) in paging.parts(start, bytes) {
-        if !advise(at, from) || !advise(from, to) {
-            return answer;
-        }
-        taken(paging, from, to - from);
-        at = to;
-    }
-    advise(at, start + bytes);
-    answer
-}
-
-/// Brings everything in, a piece at a time, then lets the kernel look at it.
-fn populate(mut paging: Paging, start: usize, bytes: usize, write: bool, arguments: [usize; 6]) -> isize {
-    bring_in(&mut paging, start, bytes, write, |at, piece| make(28, [at, piece, arguments[2], 0, 0, 0]))
-}
-
 /// Brings a range in, a piece at a time, and does something with each until that fails.
-fn bring_in(
+pub(crate) fn bring_in(
     paging: &mut Paging,
     start: usize,
     bytes: usize,

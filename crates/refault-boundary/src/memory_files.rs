@@ -129,10 +129,10 @@ fn is_memory_file(descriptor: usize) -> bool {
 
 /// The path of a descriptor, as the kernel says it now.
 fn path_of(descriptor: usize) -> Option<String> {
-    const LONGEST: usize = 4096;
+    const MAX_PATH: usize = 4096;
     let link = CString::new(format!("/proc/self/fd/{}", descriptor as i32)).ok()?;
-    let mut path = vec![0u8; LONGEST];
-    let bytes = plain(SYS_readlink, [link.as_ptr() as usize, path.as_mut_ptr() as usize, LONGEST, 0, 0, 0]);
+    let mut path = vec![0u8; MAX_PATH];
+    let bytes = plain(SYS_readlink, [link.as_ptr() as usize, path.as_mut_ptr() as usize, MAX_PATH, 0, 0, 0]);
     path.truncate(usize::try_from(bytes).ok()?);
     Some(String::from_utf8_lossy(&path).into_owned())
 }

@@ -140,7 +140,7 @@ pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, a
 }
 
 /// Takes a call's vectors, and what else it says of what it moves. `None`: the kernel refuses it.
-fn take(thread: &mut Thread, number: usize, arguments: [usize; 6]) -> Option<Message> {
+pub(crate) fn take(thread: &mut Thread, number: usize, arguments: [usize; 6]) -> Option<Message> {
     let [descriptor, a, b, c, name, last] = arguments;
     let mut header = Header::default();
     match number {
@@ -163,7 +163,7 @@ fn take(thread: &mut Thread, number: usize, arguments: [usize; 6]) -> Option<Mes
     Some(Message { descriptor, flags, header, from: a })
 }
 
-fn bytes_taken(thread: &Thread) -> usize {
+pub(crate) fn bytes_taken(thread: &Thread) -> usize {
     thread.vectors.iter().map(|[_, bytes]| bytes).sum()
 }
 
@@ -252,7 +252,7 @@ fn check_vectors(thread: &mut Thread) -> Option<()> {
 }
 
 /// The next piece of the thread's vectors, behind `done` bytes: its vectors, how many, and its bytes.
-fn piece(thread: &Thread, done: usize) -> ([[usize; 2]; MAX_IN_PIECE], usize, usize) {
+pub(crate) fn piece(thread: &Thread, done: usize) -> ([[usize; 2]; MAX_IN_PIECE], usize, usize) {
     let (most, mut before, mut all, mut count) = (most_held(), 0, 0, 0);
     let mut taken = [[0; 2]; MAX_IN_PIECE];
     for [start, bytes] in &thread.vectors {
@@ -270,7 +270,7 @@ fn piece(thread: &Thread, done: usize) -> ([[usize; 2]; MAX_IN_PIECE], usize, us
     (taken, count, all)
 }
 
-fn hold_piece(thread: &mut Thread, vectors: &[[usize; 2]], write: bool) {
+pub(crate) fn hold_piece(thread: &mut Thread, vectors: &[[usize; 2]], write: bool) {
     for [start, bytes] in vectors {
         entry::hold(thread, *start, *bytes, write);
     }
@@ -364,7 +364,7 @@ fn file_goes_in_pieces(thread: &Thread, descriptor: usize, reads: bool, flags: u
 
 /// A message, or what `write` sends.
 #[derive(Clone, Copy)]
-struct Message {
+pub(crate) struct Message {
     descriptor: usize,
     flags: usize,
     header: Header,

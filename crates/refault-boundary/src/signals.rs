@@ -37,6 +37,8 @@ const RESTORER: u64 = 0x0400_0000;
 /// Of a signal's flags, those that the kernel is to know.
 const KERNEL_FLAGS: u64 = 1 | 2 | RESTART;
 const AUTODISARM: u32 = 1 << 31;
+/// The handler of a signal that is ignored; lower is none, higher the program's.
+const IGNORED: usize = 1;
 
 pub(crate) const fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
@@ -86,6 +88,27 @@ fn change_actions(thread: &Thread) -> Option<Held<'static, ()>> {
 pub(crate) fn copy(thread: &mut Thread) -> Actions {
     let _changing = change_actions(thread);
     thread.actions().clone()
+}
+
+/// The actions of a child that begins without its parent's (CLONE_CLEAR_SIGHAND): what is ignored stays ignored, and nothing
+/// else is left of them.
+pub(crate) fn clear(actions: &mut Actions) {
+    for action in &mut actions.0 {
+        *action = Action { handler: if action.handler == IGNORED { IGNORED } else { 0 }, ..Action::default() };
+    }
+}
+
+/// The kernel's part of [`clear`], by the child: the agent's own handlers stay. Its signals are blocked but for those.
+pub(crate) fn clear_in_kernel() {
+    for signal in (1..65).filter(|signal| ![SIGKILL, SIGSTOP].contains(signal) && ALWAYS_OPEN & bit(*signal) == 0) {
+        let mut present = Action::default();
+        // SAFETY: reads the present action.
+        unsafe { sys::call(13, [signal as usize, 0, &raw mut present as usize, 8, 0, 0]) };
+        if present.handler > IGNORED || present.flags != 0 {
+            let handler = if present.handler == IGNORED { IGNORED } else { 0 };
+            set_kernel_action(signal, &Action { handler, ..Action::default() });
+        }
+    }
 }
 
 /// Nobody changes actions while the result lives: for the moment of a fork.
@@ -299,12 +322,7 @@ pub(crate) fn arrive(thread: &mut Thread, info: &Info, context: &mut Context) {
     }
     // SAFETY: written by the call that was interrupted.
     let waiting = unsafe { std::ptr::read_volatile(&raw const thread.waiting) };
-    let [begin, after, end] = [
-        frame::refault_waiting_call as *const () as usize,
-        frame::refault_window_after as *const () as usize,
-        frame::refault_window_end as *const () as usize,
-    ];
-    if waiting.is_null() || !(begin..=end).contains(&rip) {
+    let Some(window) = frame::Window::of(rip).filter(|_| !waiting.is_null()) else {
         // While the agent works. What was sent by somebody waits until it has done; to block it would let the agent's
         // own faults end the process.
         if info.code <= 0 && keep_for_now(thread, info) {
@@ -313,23 +331,26 @@ pub(crate) fn arrive(thread: &mut Thread, info: &Info, context: &mut Context) {
         send_again(info);
         context.mask |= bit(signal);
         return;
-    }
+    };
     // SAFETY: the frame lies further up on this stack.
     let outer = unsafe { &mut *waiting };
     thread.waiting = std::ptr::null_mut();
     let result = match rip {
-        _ if rip == frame::refault_window_call as *const () as usize => thread.remade.said(restarts(thread, signal)),
-        _ if rip < after => None,
-        _ if rip == after => Some(context.registers[register::RAX]),
+        _ if rip == window.call => thread.remade.said(restarts(thread, signal)),
+        _ if rip < window.after => None,
+        _ if rip == window.after => Some(context.registers[register::RAX]),
         _ => Some(context.registers[register::R12]),
     };
     let registers = &outer.context.registers;
     let number = registers[register::RAX] as usize;
+    let arguments = frame::ARGUMENTS.map(|place| registers[place] as usize);
     let again = result.is_some_and(|result| {
-        let arguments = frame::ARGUMENTS.map(|place| registers[place] as usize);
-        result as i64 == -14 && crate::calls::lacked_memory(thread, number, arguments)
+        !thread.is_of_32_bits && result as i64 == -14 && crate::calls::lacked_memory(thread, number, arguments)
     });
     crate::entry::release(thread);
+    if let Some(result) = result.filter(|_| !thread.is_of_32_bits) {
+        crate::memory_files::was_made(number, arguments, result as isize);
+    }
     // Pieces of it that were made before are not made again.
     let told = std::mem::take(&mut thread.progress).told(result.map(|result| result as isize));
     match (told, result) {

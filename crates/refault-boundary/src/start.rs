@@ -12,8 +12,8 @@ use crate::settings::Settings;
 use crate::signals::Actions;
 use crate::thread::Thread;
 use crate::{
-    area, descriptors, entry, execution, fast, heap, mappings, memory_calls, observer, process_files, report, seen,
-    signals, sites,
+    area, descriptors, entry, execution, fast, heap, mappings, memory_calls, memory_files, observer, process_files,
+    report, seen, signals, sites,
 };
 
 /// Takes the program over. Called by the loader, before the program's own code.
@@ -88,6 +88,7 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
     signals::install(actions);
     observer::begin(settings)?;
     mappings::remember(&maps, start);
+    memory_files::look_at_inherited();
     if entry::dispatch_on() != 0 {
         return Err("this kernel has no system-call dispatch to user space (5.11 and later have)".to_owned());
     }

@@ -45,7 +45,7 @@ impl Remade {
         let registers = &context.registers;
         if registers[register::RIP] == after && registers[register::RAX] == EINTR {
             Remade::Ends
-        } else if registers[register::RIP] == call && registers[register::RCX] == after && self == Remade::No {
+        } else if registers[register::RIP] == call && was_made(context, after) && self == Remade::No {
             // It was made, and the kernel has put it back before its instruction.
             Remade::Restarts
         } else {
@@ -65,6 +65,13 @@ impl Remade {
     }
 }
 
+/// Whether a call was made that the kernel has put back before its instruction: `syscall` leaves in RCX what follows, and for
+/// `int 0x80` nothing says it, so it is taken for made.
+fn was_made(context: &Context, after: u64) -> bool {
+    let is_gate = crate::frame::Window::of(after as usize).is_some_and(|window| window.is_gate);
+    is_gate || context.registers[register::RCX] == after
+}
+
 /// See the module.
 #[repr(C)]
 pub(crate) struct Thread {
@@ -80,6 +87,8 @@ pub(crate) struct Thread {
     pub(crate) waiting_mask: Option<u64>,
     /// How far a call has come that is made in pieces.
     pub(crate) progress: Progress,
+    /// Its call came by `int 0x80`: its number is one of 32 bits.
+    pub(crate) is_of_32_bits: bool,
     /// It was asked for memory in a call that had done something, which is over for that reason.
     pub(crate) was_asked: bool,
     /// It was asked while its call waited, which is made again for that reason.
@@ -162,6 +171,7 @@ impl Thread {
         self.entered = std::ptr::null();
         self.waiting_mask = None;
         self.progress = Progress::default();
+        self.is_of_32_bits = false;
         self.hidden = 0;
         self.kept.store(0, Ordering::Relaxed);
         // SAFETY: a block that was never used is zeros, which is no vector: write without dropping what is there. One

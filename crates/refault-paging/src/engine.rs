@@ -214,6 +214,11 @@ impl Engine {
         self.ranges.within(start, start.saturating_add(bytes))
     }
 
+    /// Whether any page of the range may have contents.
+    pub fn any_contents(&self, start: usize, bytes: usize) -> bool {
+        self.table.next_known(start, start.saturating_add(bytes)).is_some()
+    }
+
     /// Bytes under management.
     pub fn managed_bytes(&self) -> usize {
         self.ranges.bytes()

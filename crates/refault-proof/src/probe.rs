@@ -59,7 +59,7 @@ const fn usual(name: &'static str, source: &'static str, arguments: &'static [&'
 }
 
 /// All of them.
-pub const PROBES: [Probe; 68] = [
+pub const PROBES: [Probe; 73] = [
     usual("unmapped_memory_faults", "memory.c", &["unmapped"]),
     usual("wild_accesses_fault", "memory.c", &["wild"]),
     usual("fresh_mappings_are_zero", "memory.c", &["zero"]),
@@ -118,6 +118,11 @@ pub const PROBES: [Probe; 68] = [
     Probe { setting: Setting::Root, ..usual("programs_may_change_their_user", "processes.c", &["users"]) },
     Probe { setting: Setting::WithStatic, ..usual("static_children_run", "processes.c", &["static"]) },
     Probe { setting: Setting::Nobody, ..usual("no_privilege_is_needed", "processes.c", &["work"]) },
+    usual("children_begin_by_whatever_flags", "doors.c", &["children"]),
+    usual("a_process_advises_on_itself", "doors.c", &["advised"]),
+    usual("a_process_reads_and_writes_itself", "doors.c", &["itself"]),
+    usual("a_thread_reads_and_writes_its_process", "doors.c", &["of_thread"]),
+    usual("calls_of_32_bits_are_made", "doors.c", &["gate"]),
     usual("nothing_is_written_to_what_became_descriptor_2", "descriptors.c", &["two"]),
     usual("closing_all_by_range_loses_nothing", "descriptors.c", &["closed"]),
     usual("closing_all_by_number_loses_nothing", "descriptors.c", &["one_by_one"]),
