@@ -59,7 +59,15 @@ fn pages() -> Vec<(String, String)> {
     let mut names = files("docs", &["md"]);
     names.retain(|name| !name.starts_with("docs/spec/"));
     names.push("README.md".to_owned());
-    names.into_iter().map(|name| (name.clone(), read(&name))).filter(|(_, text)| !text.starts_with(GENERATED)).collect()
+    let all = names.into_iter().map(|name| (read(&name), name)).filter(|(text, _)| !text.starts_with(GENERATED));
+    all.map(|(text, name)| (name, by_hand(&text))).collect()
+}
+
+/// A page without its parts that are made from code, each of which a test compares.
+fn by_hand(text: &str) -> String {
+    let mut parts = text.split("<!-- made from ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |all, part| all + part.split_once("<!-- end -->").map_or("", |(_, rest)| rest))
 }
 
 /// A text without what stands between fences.
