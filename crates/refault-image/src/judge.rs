@@ -7,7 +7,7 @@ use refault_paging::sys;
 use crate::elf::{self, Elf, Kind};
 use crate::file::{self, File, Place};
 use crate::loader::{self, Arguments};
-use crate::obstacle::{EACCES, Obstacle};
+use crate::obstacle::{EACCES, EMFILE, ENFILE, Obstacle};
 use crate::preload;
 use crate::text::{Text, base};
 
@@ -251,6 +251,10 @@ fn has_no_new_privileges() -> bool {
 impl Obstacle {
     /// A loader that cannot be opened. By its name it may be another libc's, whether it is there or not.
     fn no_loader(name: Text, error: i32) -> Obstacle {
+        // No descriptor is left: that says nothing of the loader.
+        if error == EMFILE || error == ENFILE {
+            return Obstacle::Unreadable(error);
+        }
         let is_glibcs = base(name.as_bytes()) == GLIBC_LOADER && error != EACCES;
         if is_glibcs { Obstacle::NoLoader(name) } else { Obstacle::OtherLibc(name) }
     }

@@ -107,6 +107,8 @@ impl Obstacle {
 
 const EPERM: i32 = 1;
 pub(crate) const EACCES: i32 = 13;
+pub(crate) const ENFILE: i32 = 23;
+pub(crate) const EMFILE: i32 = 24;
 
 impl fmt::Display for Obstacle {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -138,6 +140,7 @@ impl fmt::Display for Obstacle {
             }
             Obstacle::NoAgent => to.write_str("the agent's library cannot be read where it runs"),
             Obstacle::OtherEnvironment => to.write_str("its environment does not name the agent"),
+            Obstacle::Unreadable(EMFILE | ENFILE) => to.write_str("no descriptor is left to read its file"),
             Obstacle::Unreadable(error) => write!(to, "its file cannot be read (error {error})"),
         }
     }
