@@ -2,7 +2,7 @@
 //! beside an older one. What it asks of libc itself has been there since 2.14 (a test reads its needs).
 //!
 //! Most are system calls. Destructors of thread-locals are never run: the agent has none that matter, and threads of the
-//! program that end do not come here through libc. `log` is the older of two versions that glibc has, with the same results.
+//! program that end do not come here through libc.
 //!
 //! Invariant: the names are hidden, so the program's own calls never meet them. Not in the crate's tests.
 
@@ -108,16 +108,4 @@ instead!(
     "pthread_key_create" => no_key,
     "pthread_key_delete" => no_key,
     "pthread_setspecific" => no_key,
-);
-
-global_asm!(
-    ".symver refault_log, log@GLIBC_2.2.5",
-    ".text",
-    ".p2align 4",
-    ".globl log",
-    ".hidden log",
-    ".type log, @function",
-    "log:",
-    "  jmp *refault_log@GOTPCREL(%rip)",
-    options(att_syntax),
 );
