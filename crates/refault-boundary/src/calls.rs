@@ -5,6 +5,7 @@
 //! where it was. Calls that are not in the table have one page held at each argument that is a managed address; one
 //! that says EFAULT all the same is made again with more.
 
+use refault_linux::calls::*;
 use refault_paging::sys;
 
 use crate::entry;
@@ -62,13 +63,13 @@ pub(crate) fn enter(thread: &mut Thread, info: &Info, context: &mut Context) {
     if !fast::arrived(thread, context) {
         let number = context.registers[RAX] as usize;
         let arguments = ARGUMENTS.map(|place| context.registers[place] as usize);
-        if number == 15 {
+        if number == SYS_rt_sigreturn {
             if !signals::resume(thread, context) {
                 crate::report::end(format_args!("a signal handler returned to a frame that is not there"));
             }
         } else {
             entry::follow_the_budget();
-            let sets_filter = number == 157 && arguments[0] == 22 || number == 317 && arguments[0] < 2;
+            let sets_filter = number == SYS_prctl && arguments[0] == 22 || number == SYS_seccomp && arguments[0] < 2;
             let refused = if sets_filter { pointed::refused_filter(number, arguments) } else { None };
             if sets_filter && refused.is_none() && give_up(thread, context) {
                 // The program makes it by itself: the filter may forbid the return from here (`rt_sigreturn`).
@@ -94,12 +95,14 @@ pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, a
     match number {
         // Of x32: as a kernel without it.
         _ if number & X32 != 0 => ENOSYS,
-        13 => signals::set_action(thread, arguments),
-        14 => signals::set_mask(thread, &mut context.mask, arguments),
-        127 => signals::pending(thread, context.mask, arguments),
-        131 => signals::set_alternate(thread, context.registers[register::RSP] as usize, arguments),
-        9..=12 | 28 | 30 | 329 => memory::serve(number, arguments).unwrap_or(ENOSYS),
-        25 => crate::moves::remap(arguments),
+        SYS_rt_sigaction => signals::set_action(thread, arguments),
+        SYS_rt_sigprocmask => signals::set_mask(thread, &mut context.mask, arguments),
+        SYS_rt_sigpending => signals::pending(thread, context.mask, arguments),
+        SYS_sigaltstack => signals::set_alternate(thread, context.registers[register::RSP] as usize, arguments),
+        SYS_mmap..=SYS_brk | SYS_madvise | SYS_shmat | SYS_pkey_mprotect => {
+            memory::serve(number, arguments).unwrap_or(ENOSYS)
+        }
+        SYS_mremap => crate::moves::remap(arguments),
         sys::nr::PROCESS_MADVISE => {
             entry::hold(thread, b, c.min(1024) * size_of::<[usize; 2]>(), false);
             match crate::advice::advise_list(arguments) {
@@ -110,54 +113,49 @@ pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, a
                 None => waiting(thread, context, number, arguments),
             }
         }
-        149 | 150 | 325 => locks::lock(number, arguments),
-        151 => locks::lock_all(arguments),
-        152 => locks::unlock_all(),
-        135 => memory::set_personality(arguments),
-        // rseq, set_robust_list, set_tid_address
-        334 => {
+        SYS_mlock | SYS_munlock | SYS_mlock2 => locks::lock(number, arguments),
+        SYS_mlockall => locks::lock_all(arguments),
+        SYS_munlockall => locks::unlock_all(),
+        SYS_personality => memory::set_personality(arguments),
+        SYS_rseq | SYS_set_robust_list => {
             hold_for_good(a, b.min(4096));
             plain(number, arguments)
         }
-        273 => {
-            hold_for_good(a, b.min(4096));
-            plain(number, arguments)
-        }
-        218 => {
+        SYS_set_tid_address => {
             hold_for_good(a, 4);
             plain(number, arguments)
         }
-        56 | 57 | 58 | 435 => {
+        SYS_clone | SYS_fork | SYS_vfork | SYS_clone3 => {
             hold_thread_words(number, arguments);
             hold_unknown(thread, arguments, UNKNOWN);
             let pid = clone::serve(thread, context, number, arguments);
             entry::release(thread);
             pid
         }
-        59 | 322 => {
+        SYS_execve | SYS_execveat => {
             let error = clone::execute(thread, context, number, arguments);
             entry::release(thread);
             error
         }
-        60 if !thread.is_vm_child => clone::end_thread(thread, a),
-        60 => plain(231, arguments),
-        231 => {
+        SYS_exit if !thread.is_vm_child => clone::end_thread(thread, a),
+        SYS_exit => plain(SYS_exit_group, arguments),
+        SYS_exit_group => {
             if !thread.is_vm_child {
                 crate::start::finish();
             }
             plain(number, arguments)
         }
         // Buffers that the kernel fills later: not here.
-        206 | 425 => ENOSYS,
-        3 if descriptors::is_own(a) => EBADF,
-        32 | 72 if descriptors::is_own(a) => EBADF,
-        33 | 292 if descriptors::is_own(a) || descriptors::is_own(b) => EBADF,
-        5 | 262 | 332 if descriptors::asks_about_own(number, arguments) => EBADF,
-        436 => descriptors::close_range(a, b, c),
-        217 if descriptors::is_folder_of_proc(a) => list(thread, context, number, arguments),
+        SYS_io_setup | SYS_io_uring_setup => ENOSYS,
+        SYS_close if descriptors::is_own(a) => EBADF,
+        SYS_dup | SYS_fcntl if descriptors::is_own(a) => EBADF,
+        SYS_dup2 | SYS_dup3 if descriptors::is_own(a) || descriptors::is_own(b) => EBADF,
+        SYS_fstat | SYS_newfstatat | SYS_statx if descriptors::asks_about_own(number, arguments) => EBADF,
+        SYS_close_range => descriptors::close_range(a, b, c),
+        SYS_getdents64 if descriptors::is_folder_of_proc(a) => list(thread, context, number, arguments),
         // PTRACE_TRACEME: from here on every signal stops this process for its tracer, ours too. It is about to
         // execute.
-        101 if a == 0 => {
+        SYS_ptrace if a == 0 => {
             entry::paging().account().is_deaf();
             entry::dispatch_off(thread);
             plain(number, arguments)
@@ -170,26 +168,27 @@ pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, a
             result
         }
         // Another user of what the agent stands on.
-        157 if a == 59 => EINVAL,
-        16 if pointed::is_refused(b, c) => EINVAL,
+        SYS_prctl if a == 59 => EINVAL,
+        SYS_ioctl if pointed::is_refused(b, c) => EINVAL,
         // The register by which patched sites find their thread.
-        158 if a == fast::ARCH_SET_GS => {
+        SYS_arch_prctl if a == fast::ARCH_SET_GS => {
             fast::turn_off();
             plain(number, arguments)
         }
-        158 if a == fast::ARCH_GET_GS && fast::is_on() => {
+        SYS_arch_prctl if a == fast::ARCH_GET_GS && fast::is_on() => {
             if frame::write(b, &0u64) {
                 0
             } else {
                 EFAULT
             }
         }
-        272 | 308 => {
+        SYS_unshare | SYS_setns => {
             clone::may_send_children_elsewhere();
             waiting(thread, context, number, arguments)
         }
         // Neither waits nor touches memory.
-        3 | 8 | 24 | 39 | 102 | 104 | 107 | 108 | 110 | 111 | 112 | 186 => plain(number, arguments),
+        SYS_close | SYS_lseek | SYS_sched_yield | SYS_getpid | SYS_getuid | SYS_getgid | SYS_geteuid | SYS_getegid
+        | SYS_getppid | SYS_getpgrp | SYS_setsid | SYS_gettid => plain(number, arguments),
         _ => waiting(thread, context, number, arguments),
     }
 }
@@ -239,7 +238,21 @@ fn waiting(thread: &mut Thread, context: &mut Context, number: usize, mut argume
 
 /// Calls that may have taken something before they say EFAULT: not to be made twice. All their memory is in the table.
 fn consumes(number: usize) -> bool {
-    matches!(number, 0 | 19 | 43 | 45 | 47 | 61 | 70 | 128 | 243 | 247 | 288 | 299)
+    matches!(
+        number,
+        SYS_read
+            | SYS_readv
+            | SYS_accept
+            | SYS_recvfrom
+            | SYS_recvmsg
+            | SYS_wait4
+            | SYS_msgrcv
+            | SYS_rt_sigtimedwait
+            | SYS_mq_timedreceive
+            | SYS_waitid
+            | SYS_accept4
+            | SYS_recvmmsg
+    )
 }
 
 /// Whether a call that says EFAULT may have met a page that was out, and so is to be made again: it is one that takes
@@ -293,10 +306,10 @@ fn hold_for_good(start: usize, bytes: usize) {
 
 /// What the kernel writes when a thread begins and ends.
 fn hold_thread_words(number: usize, [a, b, c, d, ..]: [usize; 6]) {
-    if number == 56 {
+    if number == SYS_clone {
         hold_for_good(c, 4);
         hold_for_good(d, 4);
-    } else if number == 435
+    } else if number == SYS_clone3
         && let Ok(passed) = clone::CloneArguments::read(a, b)
     {
         for word in [passed.pidfd, passed.child_tid, passed.parent_tid] {
@@ -307,7 +320,7 @@ fn hold_thread_words(number: usize, [a, b, c, d, ..]: [usize; 6]) {
 
 pub(crate) fn make(thread: &mut Thread, context: &mut Context, number: usize, arguments: &[usize; 6]) -> isize {
     let place = std::ptr::from_mut(context) as usize - std::mem::offset_of!(Frame, context);
-    if matches!(number, 7 | 232 | 281) {
+    if matches!(number, SYS_poll | SYS_epoll_wait | SYS_epoll_pwait) {
         thread.began = sys::now();
     }
     thread.remade = Remade::No;
@@ -343,29 +356,50 @@ pub(crate) fn is_plain(number: usize, arguments: [usize; 6]) -> bool {
     let [a, b, c, d, mask, _] = arguments;
     match number {
         // read, write, pread64, pwrite64, readv, writev, sendto, recvfrom, sendmsg, recvmsg: what is larger may go in pieces.
-        0 | 1 | 17..=20 if memory_files::may_be_open() => false,
-        0 | 1 | 17..=20 | 44..=47 => !pieces::exceeds(number, arguments),
-        // close, dup, fcntl
-        3 | 32 | 72 => !descriptors::is_own(a),
-        // getdents64
-        217 => !descriptors::is_folder_of_proc(a),
-        // fstat, newfstatat, statx
-        5 | 262 | 332 => !descriptors::asks_about_own(number, arguments),
-        // dup2, dup3
-        33 | 292 => !descriptors::is_own(a) && !descriptors::is_own(b),
-        // ioctl
-        16 => !pointed::is_refused(b, c),
-        // epoll_pwait, ppoll: without a mask
-        281 => mask == 0,
-        271 => d == 0,
-        // open, stat, lstat, poll, lseek, access, sched_yield, getpid
-        2 | 4 | 6..=8 | 21 | 24 | 39
-        // shutdown, getsockname to setsockopt, wait4, uname, getcwd, readlink, gettimeofday, getrusage, geteuid, getppid, gettid, futex
-        | 48 | 51 | 52 | 54 | 55 | 61 | 63 | 79 | 89 | 96 | 98 | 107 | 110 | 186 | 202
-        // clock_gettime, epoll_wait, epoll_ctl, openat, readlinkat, faccessat, timerfd_settime
-        | 228 | 232 | 233 | 257 | 267 | 269 | 286
-        // accept4, pipe2, getrandom, faccessat2
-        | 288 | 293 | 318 | 439 => true,
+        SYS_read | SYS_write | SYS_pread64..=SYS_writev if memory_files::may_be_open() => false,
+        SYS_read | SYS_write | SYS_pread64..=SYS_writev | SYS_sendto..=SYS_recvmsg => {
+            !pieces::exceeds(number, arguments)
+        }
+        SYS_close | SYS_dup | SYS_fcntl => !descriptors::is_own(a),
+        SYS_getdents64 => !descriptors::is_folder_of_proc(a),
+        SYS_fstat | SYS_newfstatat | SYS_statx => !descriptors::asks_about_own(number, arguments),
+        SYS_dup2 | SYS_dup3 => !descriptors::is_own(a) && !descriptors::is_own(b),
+        SYS_ioctl => !pointed::is_refused(b, c),
+        // Without a mask.
+        SYS_epoll_pwait => mask == 0,
+        SYS_ppoll => d == 0,
+        SYS_open
+        | SYS_stat
+        | SYS_lstat..=SYS_lseek
+        | SYS_access
+        | SYS_sched_yield
+        | SYS_getpid
+        | SYS_shutdown
+        | SYS_getsockname
+        | SYS_getpeername
+        | SYS_setsockopt
+        | SYS_getsockopt
+        | SYS_wait4
+        | SYS_uname
+        | SYS_getcwd
+        | SYS_readlink
+        | SYS_gettimeofday
+        | SYS_getrusage
+        | SYS_geteuid
+        | SYS_getppid
+        | SYS_gettid
+        | SYS_futex
+        | SYS_clock_gettime
+        | SYS_epoll_wait
+        | SYS_epoll_ctl
+        | SYS_openat
+        | SYS_readlinkat
+        | SYS_faccessat
+        | SYS_timerfd_settime
+        | SYS_accept4
+        | SYS_pipe2
+        | SYS_getrandom
+        | SYS_faccessat2 => true,
         _ => false,
     }
 }
@@ -374,7 +408,7 @@ pub(crate) fn is_plain(number: usize, arguments: [usize; 6]) -> bool {
 pub(crate) fn hold_for(thread: &mut Thread, number: usize, arguments: [usize; 6]) -> bool {
     let (mut held, mut own) = (arguments, OwnMemory::default());
     hold_arguments(thread, number, &mut held, &mut own);
-    if matches!(number, 7 | 232 | 281) {
+    if matches!(number, SYS_poll | SYS_epoll_wait | SYS_epoll_pwait) {
         thread.began = sys::now();
     }
     held == arguments
@@ -409,14 +443,12 @@ fn hold_unknown(thread: &mut Thread, arguments: [usize; 6], bytes: usize) {
 /// at which nothing is read.
 fn is_all_known(number: usize, arguments: &[usize; 6]) -> bool {
     match number {
-        // read, write, pread64, pwrite64, readv, writev, sendmsg, recvmsg, poll, epoll_wait
-        0 | 1 | 17..=20 | 46 | 47 | 7 | 232 => true,
-        // close, lseek, sched_yield, getpid, shutdown, getppid, gettid
-        3 | 8 | 24 | 39 | 48 | 110 | 186 => true,
-        // msync, mincore: of a range the kernel is told or asked where it is, not what is in it
-        26 | 27 => true,
-        // sendto, recvfrom; epoll_pwait: without an address or a mask
-        44 | 45 | 281 => arguments[4] == 0,
+        SYS_read | SYS_write | SYS_pread64..=SYS_writev | SYS_sendmsg | SYS_recvmsg | SYS_poll | SYS_epoll_wait => true,
+        SYS_close | SYS_lseek | SYS_sched_yield | SYS_getpid | SYS_shutdown | SYS_getppid | SYS_gettid => true,
+        // Of a range the kernel is told or asked where it is, not what is in it.
+        SYS_msync | SYS_mincore => true,
+        // Without an address or a mask.
+        SYS_sendto | SYS_recvfrom | SYS_epoll_pwait => arguments[4] == 0,
         _ => false,
     }
 }
@@ -429,72 +461,58 @@ fn hold_arguments(thread: &mut Thread, number: usize, arguments: &mut [usize; 6]
     }
     match number {
         // prctl: PR_SET_TSC
-        157 if a == 26 => refault_paging::clock::forget_counter(),
-        // read, pread64, recvfrom, getdents, getdents64, readlink, msgrcv, mq_timedreceive
-        0 | 17 | 45 | 78 | 217 | 89 | 70 | 243 => entry::hold(thread, b, c, true),
-        // write, pwrite64, sendto, msgsnd, mq_timedsend
-        1 | 18 | 44 | 69 | 242 => entry::hold(thread, b, c, false),
-        // ioctl
-        16 => pointed::prepare(thread, b, c),
-        // getcwd, getrandom
-        79 | 318 => entry::hold(thread, a, b, true),
-        // readlinkat
-        267 => entry::hold(thread, c, d, true),
-        // getxattr and its kin
-        188..=193 => entry::hold(thread, c, d, true),
-        194..=196 => entry::hold(thread, b, c, true),
-        // readv, writev, preadv, pwritev, preadv2, pwritev2, vmsplice
-        19 | 20 | 295 | 296 | 327 | 328 | 278 => hold_vectors(thread, b, c, matches!(number, 19 | 295 | 327)),
-        // process_vm_readv, process_vm_writev
-        310 | 311 => {
+        SYS_prctl if a == 26 => refault_paging::clock::forget_counter(),
+        SYS_read | SYS_pread64 | SYS_recvfrom | SYS_getdents | SYS_getdents64 | SYS_readlink | SYS_msgrcv
+        | SYS_mq_timedreceive => entry::hold(thread, b, c, true),
+        SYS_write | SYS_pwrite64 | SYS_sendto | SYS_msgsnd | SYS_mq_timedsend => entry::hold(thread, b, c, false),
+        SYS_ioctl => pointed::prepare(thread, b, c),
+        SYS_getcwd | SYS_getrandom => entry::hold(thread, a, b, true),
+        SYS_readlinkat => entry::hold(thread, c, d, true),
+        SYS_setxattr..=SYS_fgetxattr => entry::hold(thread, c, d, true),
+        SYS_listxattr..=SYS_flistxattr => entry::hold(thread, b, c, true),
+        SYS_readv | SYS_writev | SYS_preadv | SYS_pwritev | SYS_preadv2 | SYS_pwritev2 | SYS_vmsplice => {
+            hold_vectors(thread, b, c, matches!(number, SYS_readv | SYS_preadv | SYS_preadv2))
+        }
+        SYS_process_vm_readv | SYS_process_vm_writev => {
             hold_vectors(thread, b, c, true);
             hold_vectors(thread, d, e, true);
         }
-        // sendmsg, recvmsg
-        46 | 47 => hold_message(thread, b, number == 47),
-        // sendmmsg, recvmmsg
-        307 | 299 => {
+        SYS_sendmsg | SYS_recvmsg => hold_message(thread, b, number == SYS_recvmsg),
+        SYS_sendmmsg | SYS_recvmmsg => {
             entry::hold(thread, b, c.min(1024) * 64, true);
             for index in 0..c.min(1024) {
-                hold_message(thread, b + index * 64, number == 299);
+                hold_message(thread, b + index * 64, number == SYS_recvmmsg);
             }
         }
-        // poll
-        7 => entry::hold(thread, a, b.min(1 << 20) * 8, true),
-        // ppoll
-        271 => {
+        SYS_poll => entry::hold(thread, a, b.min(1 << 20) * 8, true),
+        SYS_ppoll => {
             entry::hold(thread, a, b.min(1 << 20) * 8, true);
             replace_mask(thread, &mut arguments[3], &mut own.mask);
         }
-        // epoll_wait
-        232 => entry::hold(thread, b, c.min(1 << 20) * 12, true),
-        // epoll_pwait, epoll_pwait2
-        281 | 441 => {
+        SYS_epoll_wait => entry::hold(thread, b, c.min(1 << 20) * 12, true),
+        SYS_epoll_pwait | SYS_epoll_pwait2 => {
             entry::hold(thread, b, c.min(1 << 20) * 12, true);
-            if number == 441 {
+            if number == SYS_epoll_pwait2 {
                 replace_end(thread, &mut arguments[3], own);
             }
             replace_mask(thread, &mut arguments[4], &mut own.mask);
         }
         // nanosleep, clock_nanosleep for a while: what is left is needed if the call is made again
-        35 => replace_time(arguments, [0, 1], own),
-        230 if b & 1 == 0 => replace_time(arguments, [2, 3], own),
+        SYS_nanosleep => replace_time(arguments, [0, 1], own),
+        SYS_clock_nanosleep if b & 1 == 0 => replace_time(arguments, [2, 3], own),
         // rt_sigtimedwait, semtimedop; futex: FUTEX_WAIT, which waits for a while
-        128 => replace_end(thread, &mut arguments[2], own),
-        220 => replace_end(thread, &mut arguments[3], own),
-        202 if b & 127 == 0 => replace_end(thread, &mut arguments[3], own),
-        // rt_sigsuspend
-        130 => replace_mask(thread, &mut arguments[0], &mut own.mask),
-        // pselect6
-        270 => {
+        SYS_rt_sigtimedwait => replace_end(thread, &mut arguments[2], own),
+        SYS_semtimedop => replace_end(thread, &mut arguments[3], own),
+        SYS_futex if b & 127 == 0 => replace_end(thread, &mut arguments[3], own),
+        SYS_rt_sigsuspend => replace_mask(thread, &mut arguments[0], &mut own.mask),
+        SYS_pselect6 => {
             if let Some(pair) = frame::read::<[usize; 2]>(f) {
                 own.pair = pair;
                 replace_mask(thread, &mut own.pair[0], &mut own.mask);
                 arguments[5] = own.pair.as_ptr() as usize;
             }
         }
-        // futex_waitv
-        449 => {
+        SYS_futex_waitv => {
             entry::hold(thread, a, b.min(128) * 24, false);
             for index in 0..b.min(128) {
                 if let Some(waiter) = frame::read::<[usize; 3]>(a + index * 24) {
@@ -502,14 +520,12 @@ fn hold_arguments(thread: &mut Thread, number: usize, arguments: &mut [usize; 6]
                 }
             }
         }
-        // move_pages
-        279 => {
+        SYS_move_pages => {
             entry::hold(thread, c, b * 8, false);
             entry::hold(thread, d, b * 4, false);
             entry::hold(thread, e, b * 4, true);
         }
-        // mincore
-        27 => entry::hold(thread, c, b / 4096 + 1, true),
+        SYS_mincore => entry::hold(thread, c, b / 4096 + 1, true),
         _ => {}
     }
 }
@@ -541,13 +557,13 @@ pub(crate) fn again(thread: &mut Thread, context: &mut Context, number: usize) {
     let registers = &mut context.registers;
     let relative = registers[RSI] & 1 == 0;
     match number {
-        35 => _ = frame::copy(registers[RDI] as usize, registers[RSI] as usize, 16),
-        230 if relative => _ = frame::copy(registers[RDX] as usize, registers[R10] as usize, 16),
-        128 => shorten(thread, registers[RDX] as usize),
-        220 | 441 => shorten(thread, registers[R10] as usize),
-        202 if registers[RSI] & 127 == 0 => shorten(thread, registers[R10] as usize),
-        7 | 232 | 281 => {
-            let timeout = &mut registers[if number == 7 { RDX } else { R10 }];
+        SYS_nanosleep => _ = frame::copy(registers[RDI] as usize, registers[RSI] as usize, 16),
+        SYS_clock_nanosleep if relative => _ = frame::copy(registers[RDX] as usize, registers[R10] as usize, 16),
+        SYS_rt_sigtimedwait => shorten(thread, registers[RDX] as usize),
+        SYS_semtimedop | SYS_epoll_pwait2 => shorten(thread, registers[R10] as usize),
+        SYS_futex if registers[RSI] & 127 == 0 => shorten(thread, registers[R10] as usize),
+        SYS_poll | SYS_epoll_wait | SYS_epoll_pwait => {
+            let timeout = &mut registers[if number == SYS_poll { RDX } else { R10 }];
             let milliseconds = *timeout as i32;
             if milliseconds > 0 {
                 // Rounded up: never less than was asked for.

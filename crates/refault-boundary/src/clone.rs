@@ -7,6 +7,9 @@
 use std::mem::size_of;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use refault_linux::calls::{
+    SYS_clone, SYS_clone3, SYS_execve, SYS_get_robust_list, SYS_getrlimit, SYS_setrlimit, SYS_vfork,
+};
 use refault_paging::sys;
 use refault_paging::uffd::Uffd;
 
@@ -103,12 +106,12 @@ impl CloneArguments {
 /// Serves one of the four calls. Returns what the parent, or a child with memory of its own, is to see.
 pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [usize; 6]) -> isize {
     match number {
-        56 => {
+        SYS_clone => {
             let [flags, stack, parent, child, tls, _] = arguments;
             let flags = (flags & FLAGS_OF_CLONE) as u64;
             start(thread, context, Kind::Clone { flags, stack, rest: [parent, child, tls] })
         }
-        435 => match CloneArguments::read(arguments[0], arguments[1]) {
+        SYS_clone3 => match CloneArguments::read(arguments[0], arguments[1]) {
             Ok(passed) => {
                 let ids = (passed.set_tid_count as usize).saturating_mul(size_of::<i32>()).min(MAX_ARGUMENTS);
                 crate::entry::hold(thread, passed.set_tid as usize, ids, false);
@@ -117,7 +120,9 @@ pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, a
             }
             Err(error) => error,
         },
-        58 => start(thread, context, Kind::Clone { flags: CLONE_VM | CLONE_VFORK | SIGCHLD, stack: 0, rest: [0; 3] }),
+        SYS_vfork => {
+            start(thread, context, Kind::Clone { flags: CLONE_VM | CLONE_VFORK | SIGCHLD, stack: 0, rest: [0; 3] })
+        }
         _ => start(thread, context, Kind::Clone { flags: SIGCHLD, stack: 0, rest: [0; 3] }),
     }
 }
@@ -186,7 +191,7 @@ fn start(thread: &mut Thread, context: &mut Context, kind: Kind) -> isize {
         && let Kind::Clone3 { arguments, bytes } = &kind
     {
         // SAFETY: the kernel says what is wrong with it, and makes no child.
-        return unsafe { sys::call(435, [std::ptr::from_ref(arguments) as usize, *bytes, 0, 0, 0, 0]) };
+        return unsafe { sys::call(SYS_clone3, [std::ptr::from_ref(arguments) as usize, *bytes, 0, 0, 0, 0]) };
     }
     if kind.flags() & CLONE_VM == 0 { fork(thread, context, kind) } else { share(thread, context, &kind) }
 }
@@ -202,12 +207,12 @@ fn fork(thread: &mut Thread, context: &mut Context, kind: Kind) -> isize {
     let child = match &kind {
         Kind::Clone { flags, rest: [parent, tid, tls], .. } => {
             // SAFETY: the child has memory of its own and goes on here.
-            unsafe { sys::call(56, [*flags as usize, 0, *parent, *tid, *tls, 0]) }
+            unsafe { sys::call(SYS_clone, [*flags as usize, 0, *parent, *tid, *tls, 0]) }
         }
         Kind::Clone3 { arguments, bytes } => {
             let passed = Kind::for_kernel(arguments, kind.clears_actions(), 0);
             // SAFETY: as above.
-            unsafe { sys::call(435, [&raw const passed as usize, *bytes, 0, 0, 0, 0]) }
+            unsafe { sys::call(SYS_clone3, [&raw const passed as usize, *bytes, 0, 0, 0, 0]) }
         }
     };
     drop(heap);
@@ -254,11 +259,11 @@ fn open_in_child(old: i32, has_own_descriptors: bool) -> Result<Uffd, isize> {
         let mut limit = [0u64; 2];
         // SAFETY: getrlimit and setrlimit read and write two words; the limit is put back.
         unsafe {
-            sys::call(97, [7, limit.as_mut_ptr() as usize, 0, 0, 0, 0]);
+            sys::call(SYS_getrlimit, [7, limit.as_mut_ptr() as usize, 0, 0, 0, 0]);
             let raised = [limit[1], limit[1]];
-            sys::call(160, [7, raised.as_ptr() as usize, 0, 0, 0, 0]);
+            sys::call(SYS_setrlimit, [7, raised.as_ptr() as usize, 0, 0, 0, 0]);
             let new = Uffd::open();
-            sys::call(160, [7, limit.as_ptr() as usize, 0, 0, 0, 0]);
+            sys::call(SYS_setrlimit, [7, limit.as_ptr() as usize, 0, 0, 0, 0]);
             new
         }
     })?;
@@ -408,7 +413,7 @@ pub(crate) fn end_thread(thread: &mut Thread, status: usize) -> ! {
     // The kernel walks the list of robust mutexes; it must be there.
     let mut head = [0usize; 2];
     // SAFETY: get_robust_list writes two words.
-    unsafe { sys::call(274, [0, &raw mut head[0] as usize, &raw mut head[1] as usize, 0, 0, 0]) };
+    unsafe { sys::call(SYS_get_robust_list, [0, &raw mut head[0] as usize, &raw mut head[1] as usize, 0, 0, 0]) };
     if head[0] != 0 {
         crate::entry::hold(thread, head[0], 24, true);
         let mut at = frame::read::<usize>(head[0]).unwrap_or(head[0]);
@@ -433,7 +438,7 @@ pub(crate) fn may_send_children_elsewhere() {
 
 /// `execve` and `execveat`, with the program's signals as they are.
 pub(crate) fn execute(thread: &mut Thread, context: &mut Context, number: usize, arguments: [usize; 6]) -> isize {
-    let (path, vectors) = if number == 59 {
+    let (path, vectors) = if number == SYS_execve {
         (arguments[0], [arguments[1], arguments[2]])
     } else {
         (arguments[1], [arguments[2], arguments[3]])

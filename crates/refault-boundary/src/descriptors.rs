@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use refault_linux::calls::{SYS_close_range, SYS_fstat, SYS_getrlimit, SYS_newfstatat, SYS_open, SYS_statx};
 use refault_paging::sys::{self, nr};
 
 use crate::frame;
@@ -51,7 +52,7 @@ fn high(descriptor: i32) -> Option<i32> {
     const DUPFD_CLOEXEC: usize = 1030;
     let mut limit = [0u64; 2];
     // SAFETY: getrlimit writes two words.
-    unsafe { sys::call(97, [7, limit.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    unsafe { sys::call(SYS_getrlimit, [7, limit.as_mut_ptr() as usize, 0, 0, 0, 0]) };
     let from = limit[0].min(1024).saturating_sub(MAX_OWN as u64 + 8) as usize;
     // SAFETY: makes a descriptor.
     let high = unsafe { sys::call(nr::FCNTL, [descriptor as usize, DUPFD_CLOEXEC, from, 0, 0, 0]) };
@@ -83,9 +84,9 @@ pub(crate) fn is_own(descriptor: usize) -> bool {
 /// path.
 pub(crate) fn asks_about_own(number: usize, [descriptor, path, third, fourth, ..]: [usize; 6]) -> bool {
     const EMPTY_PATH: usize = 0x1000;
-    let flags = if number == 332 { third } else { fourth };
+    let flags = if number == SYS_statx { third } else { fourth };
     is_own(descriptor)
-        && (number == 5
+        && (number == SYS_fstat
             || flags & EMPTY_PATH != 0 && (path == 0 || frame::read::<u8>(path).is_none_or(|byte| byte == 0)))
 }
 
@@ -149,8 +150,9 @@ fn is_own_in(folder: usize, number: usize) -> bool {
         let name = std::ffi::CString::new(name).ok()?;
         let mut status = [0u64; 18];
         // SAFETY: reads the name and writes 144 bytes.
-        let error =
-            unsafe { sys::call(262, [folder, name.as_ptr() as usize, status.as_mut_ptr() as usize, flags, 0, 0]) };
+        let error = unsafe {
+            sys::call(SYS_newfstatat, [folder, name.as_ptr() as usize, status.as_mut_ptr() as usize, flags, 0, 0])
+        };
         (error == 0).then_some([status[0], status[1]])
     };
     const EMPTY_PATH: usize = 0x1000;
@@ -166,14 +168,14 @@ pub(crate) fn output(place: &str) -> Option<i32> {
     let (descriptor, device, inode) = (number()?, number()?, number()?);
     let mut stat = [0u64; 18];
     // SAFETY: fstat writes 144 bytes, of which the first two words are device and inode.
-    let there = unsafe { sys::call(5, [descriptor as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0]) } == 0;
+    let there = unsafe { sys::call(SYS_fstat, [descriptor as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0]) } == 0;
     if there && stat[..2] == [device, inode] {
         keep(descriptor as i32);
         return Some(descriptor as i32);
     }
     let path = std::ffi::CString::new(parts.next()?).ok()?;
     // SAFETY: opens a file: O_WRONLY | O_APPEND | O_CLOEXEC.
-    let opened = unsafe { sys::call(2, [path.as_ptr() as usize, 0o2_002_001, 0, 0, 0, 0]) };
+    let opened = unsafe { sys::call(SYS_open, [path.as_ptr() as usize, 0o2_002_001, 0, 0, 0, 0]) };
     (opened >= 0).then(|| adopt(opened as i32))
 }
 
@@ -188,7 +190,7 @@ pub(crate) fn close_range(first: usize, last: usize, flags: usize) -> isize {
     let mut from = first;
     let close = |from: usize, to: usize| -> isize {
         // SAFETY: the program's descriptors.
-        if from > to { 0 } else { unsafe { sys::call(436, [from, to, flags, 0, 0, 0]) } }
+        if from > to { 0 } else { unsafe { sys::call(SYS_close_range, [from, to, flags, 0, 0, 0]) } }
     };
     for descriptor in own.into_iter().filter(|own| *own != u32::MAX as usize) {
         if (from..=last).contains(&descriptor) {

@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
+use refault_linux::calls::SYS_prctl;
 use refault_paging::lock::{Held, Lock};
 use refault_paging::tree::MAKE_ROOM;
 use refault_paging::{Engine, Outcome, Shared, sys};
@@ -105,7 +106,7 @@ pub(crate) fn is_own_code(address: usize) -> bool {
 pub(crate) fn dispatch_on() -> isize {
     let (start, end) = (CODE[0].load(Ordering::Relaxed), CODE[1].load(Ordering::Relaxed));
     // SAFETY: changes how this thread's calls are made.
-    unsafe { sys::call(157, [59, 1, start, end - start, 0, 0]) }
+    unsafe { sys::call(SYS_prctl, [59, 1, start, end - start, 0, 0]) }
 }
 
 /// This thread's calls go to the kernel unseen.
@@ -113,7 +114,7 @@ pub(crate) fn dispatch_off(thread: &mut Thread) {
     crate::fast::turn_off();
     thread.is_dispatched = false;
     // SAFETY: changes how this thread's calls are made.
-    unsafe { sys::call(157, [59, 0, 0, 0, 0, 0]) };
+    unsafe { sys::call(SYS_prctl, [59, 0, 0, 0, 0, 0]) };
 }
 
 /// Brings the managed part of a range in for the call in progress, and keeps it there until [`release`].

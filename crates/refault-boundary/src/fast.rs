@@ -23,6 +23,7 @@ use std::arch::x86_64::{__cpuid, __cpuid_count};
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use refault_linux::calls::{SYS_brk, SYS_madvise, SYS_mmap, SYS_rt_sigaction, SYS_rt_sigprocmask};
 use refault_paging::sys;
 
 use crate::entry;
@@ -286,7 +287,7 @@ pub(crate) fn is_frequent(number: usize) -> bool {
 /// The calls that the agent serves itself, and that need nothing of the interrupted program but its mask: `rt_sigaction`,
 /// `rt_sigprocmask`; `mmap`, `mprotect`, `munmap`, `brk`, `madvise`.
 fn is_served(number: usize) -> bool {
-    matches!(number, 13 | 14 | 9..=12 | 28)
+    matches!(number, SYS_rt_sigaction | SYS_rt_sigprocmask | SYS_mmap..=SYS_brk | SYS_madvise)
 }
 
 /// Before the call.
@@ -299,8 +300,8 @@ extern "C" fn before(thread: &mut Thread) -> i32 {
     if is_served(number) {
         entry::follow_the_budget();
         let result = match number {
-            13 => Some(signals::set_action(thread, arguments)),
-            14 => set_mask(thread, arguments),
+            SYS_rt_sigaction => Some(signals::set_action(thread, arguments)),
+            SYS_rt_sigprocmask => set_mask(thread, arguments),
             _ => crate::memory_calls::serve(number, arguments),
         };
         let Some(result) = result else { return BY_STUB };

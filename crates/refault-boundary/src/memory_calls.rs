@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use refault_linux::advice::{MADV_POPULATE_READ, MADV_POPULATE_WRITE};
+use refault_linux::calls::{SYS_brk, SYS_madvise, SYS_mmap, SYS_mprotect, SYS_munmap, SYS_pkey_mprotect, SYS_shmat};
 use refault_paging::vmas::Mappings;
 use refault_paging::{Attributes, PAGE, sys};
 
@@ -69,12 +70,12 @@ pub(crate) fn pages(bytes: usize) -> usize {
 /// The calls that need nothing but their arguments. `None`: it is none of them.
 pub(crate) fn serve(number: usize, arguments: [usize; 6]) -> Option<isize> {
     Some(match number {
-        9 => map(arguments),
-        10 | 329 => protect(number, arguments),
-        11 => unmap(arguments),
-        12 => set_break(arguments),
-        28 => crate::advice::advise(arguments),
-        30 => attach(arguments),
+        SYS_mmap => map(arguments),
+        SYS_mprotect | SYS_pkey_mprotect => protect(number, arguments),
+        SYS_munmap => unmap(arguments),
+        SYS_brk => set_break(arguments),
+        SYS_madvise => crate::advice::advise(arguments),
+        SYS_shmat => attach(arguments),
         _ => return None,
     })
 }

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use refault_config::Config;
 use refault_core::monitor::{Region, View};
 use refault_core::schemes::{self, Scheme};
+use refault_linux::calls::SYS_exit;
 use refault_paging::lock::{Held, Lock};
 use refault_paging::tree::OWN_THREAD;
 use refault_paging::{Engine, PAGE, ProcessMonitor, sys};
@@ -150,7 +151,7 @@ pub(crate) fn run() -> ! {
     RUNS.store(false, Ordering::Relaxed);
     loop {
         // SAFETY: ends this thread, which has nothing that others wait for.
-        unsafe { sys::call(60, [0; 6]) };
+        unsafe { sys::call(SYS_exit, [0; 6]) };
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::ffi::CStr;
 
+use refault_linux::calls::SYS_open;
 use refault_paging::sys::{self, nr};
 
 /// Free bytes before each read: the kernel hands out a page at most at a time, so that what is larger makes more calls.
@@ -21,7 +22,7 @@ pub(crate) const SMAPS: &CStr = c"/proc/self/smaps";
 pub(crate) fn read(path: &CStr) -> Option<String> {
     const CLOEXEC: usize = 0o2_000_000;
     // SAFETY: opens a file by a path that ends.
-    let descriptor = unsafe { sys::call(2, [path.as_ptr() as usize, CLOEXEC, 0, 0, 0, 0]) };
+    let descriptor = unsafe { sys::call(SYS_open, [path.as_ptr() as usize, CLOEXEC, 0, 0, 0, 0]) };
     if descriptor < 0 {
         return None;
     }

@@ -11,6 +11,7 @@
 
 use std::sync::atomic::Ordering;
 
+use refault_linux::calls::{SYS_rt_sigaction, SYS_rt_sigpending, SYS_rt_sigprocmask, SYS_rt_tgsigqueueinfo};
 use refault_paging::lock::{Held, Lock};
 use refault_paging::sys;
 
@@ -60,7 +61,7 @@ pub(crate) struct Actions(pub(crate) [Action; 65]);
 
 fn set_kernel_action(signal: i32, action: &Action) -> isize {
     // SAFETY: the action is either none or the agent's handler.
-    unsafe { sys::call(13, [signal as usize, std::ptr::from_ref(action) as usize, 0, 8, 0, 0]) }
+    unsafe { sys::call(SYS_rt_sigaction, [signal as usize, std::ptr::from_ref(action) as usize, 0, 8, 0, 0]) }
 }
 
 fn agent_action(flags: u64) -> Action {
@@ -103,7 +104,7 @@ pub(crate) fn clear_in_kernel() {
     for signal in (1..65).filter(|signal| ![SIGKILL, SIGSTOP].contains(signal) && ALWAYS_OPEN & bit(*signal) == 0) {
         let mut present = Action::default();
         // SAFETY: reads the present action.
-        unsafe { sys::call(13, [signal as usize, 0, &raw mut present as usize, 8, 0, 0]) };
+        unsafe { sys::call(SYS_rt_sigaction, [signal as usize, 0, &raw mut present as usize, 8, 0, 0]) };
         if present.handler > IGNORED || present.flags != 0 {
             let handler = if present.handler == IGNORED { IGNORED } else { 0 };
             set_kernel_action(signal, &Action { handler, ..Action::default() });
@@ -121,7 +122,7 @@ pub(crate) fn install(actions: &mut Actions) {
     for signal in 1..65 {
         let at = &raw mut actions.0[signal];
         // SAFETY: reads the present action.
-        unsafe { sys::call(13, [signal, 0, at as usize, 8, 0, 0]) };
+        unsafe { sys::call(SYS_rt_sigaction, [signal, 0, at as usize, 8, 0, 0]) };
         if actions.0[signal].handler > 1 {
             set_kernel_action(signal as i32, &agent_action(actions.0[signal].flags));
         }
@@ -236,7 +237,7 @@ pub(crate) fn exchange_mask(mask: u64) -> u64 {
     const SETMASK: usize = 2;
     let mut before = 0u64;
     // SAFETY: reads a word and writes one.
-    unsafe { sys::call(14, [SETMASK, &raw const mask as usize, &raw mut before as usize, 8, 0, 0]) };
+    unsafe { sys::call(SYS_rt_sigprocmask, [SETMASK, &raw const mask as usize, &raw mut before as usize, 8, 0, 0]) };
     before
 }
 
@@ -271,7 +272,7 @@ pub(crate) fn pending(thread: &Thread, mask: u64, [set, bytes, ..]: [usize; 6]) 
     }
     let mut pending = 0u64;
     // SAFETY: writes a word.
-    unsafe { sys::call(127, [&raw mut pending as usize, 8, 0, 0, 0, 0]) };
+    unsafe { sys::call(SYS_rt_sigpending, [&raw mut pending as usize, 8, 0, 0, 0, 0]) };
     let shown = pending & (mask | thread.hidden) | thread.kept.load(Ordering::SeqCst) & thread.hidden;
     if frame::copy(set, &raw const shown as usize, bytes) { 0 } else { -14 }
 }
@@ -501,7 +502,12 @@ fn end_by(signal: i32, info: &Info) {
 pub(crate) fn send_again(info: &Info) {
     let (process, thread) = (sys::process_id() as usize, crate::entry::thread_id());
     // SAFETY: reads the 128 bytes of `info`.
-    unsafe { sys::call(297, [process, thread, info.signal as usize, std::ptr::from_ref(info) as usize, 0, 0]) };
+    unsafe {
+        sys::call(
+            SYS_rt_tgsigqueueinfo,
+            [process, thread, info.signal as usize, std::ptr::from_ref(info) as usize, 0, 0],
+        )
+    };
 }
 
 /// `rt_sigreturn`: `context` becomes what the frame under the program's stack pointer says. False if it is not there.

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
+use refault_linux::calls::{SYS_getrlimit, SYS_open, SYS_openat};
 use refault_paging::stores::{Files, Stores};
 use refault_paging::uffd::Uffd;
 use refault_paging::{Account, Attributes, Engine, EngineOptions, Shared, sys};
@@ -162,7 +163,7 @@ fn addresses() -> u64 {
     let limit = |which: usize| {
         let mut limit = [u64::MAX; 2];
         // SAFETY: getrlimit writes two words.
-        unsafe { sys::call(97, [which, limit.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+        unsafe { sys::call(SYS_getrlimit, [which, limit.as_mut_ptr() as usize, 0, 0, 0, 0]) };
         limit[0]
     };
     limit(RLIMIT_DATA).min(limit(RLIMIT_AS))
@@ -216,7 +217,7 @@ impl Directory {
     fn open(path: &str) -> Option<Directory> {
         let path = std::ffi::CString::new(path).ok()?;
         // SAFETY: opens a directory: O_PATH | O_DIRECTORY | O_CLOEXEC.
-        let descriptor = unsafe { sys::call(2, [path.as_ptr() as usize, 0o12_200_000, 0, 0, 0, 0]) };
+        let descriptor = unsafe { sys::call(SYS_open, [path.as_ptr() as usize, 0o12_200_000, 0, 0, 0, 0]) };
         (descriptor >= 0).then(|| Directory(descriptors::adopt(descriptor as i32)))
     }
 }
@@ -241,7 +242,8 @@ impl Files for Directory {
         // where there is none.
         [0o22_240_002, 0o22_200_002].into_iter().find_map(|flags| {
             // SAFETY: makes an unnamed file.
-            let descriptor = unsafe { sys::call(257, [self.0 as usize, c".".as_ptr() as usize, flags, 0o600, 0, 0]) };
+            let descriptor =
+                unsafe { sys::call(SYS_openat, [self.0 as usize, c".".as_ptr() as usize, flags, 0o600, 0, 0]) };
             (descriptor >= 0).then(|| descriptors::adopt(descriptor as i32))
         })
     }

@@ -9,6 +9,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use refault_linux::calls::SYS_sigaltstack;
 use refault_paging::lock::Lock;
 use refault_paging::sys;
 
@@ -255,7 +256,7 @@ impl Thread {
         let (start, bytes) = self.stack();
         let stack = AlternateStack { start, flags: 0, unused: 0, bytes };
         // SAFETY: the stack is this thread's own.
-        unsafe { sys::call(131, [&raw const stack as usize, 0, 0, 0, 0, 0]) };
+        unsafe { sys::call(SYS_sigaltstack, [&raw const stack as usize, 0, 0, 0, 0, 0]) };
     }
 
     /// The signal actions of the program.
