@@ -104,11 +104,11 @@ impl Figure {
     /// The same with a button for each group of lines.
     pub fn markup_with(&self, groups: &[Group]) -> Markup {
         let named = self.shape == Shape::Lines && self.series.len() >= MIN_NAMED;
-        let width = if named { WIDTH + NAMES } else { WIDTH };
+        let (width, height) = if named { (WIDTH + NAMES, names_height(self.series.len())) } else { (WIDTH, HEIGHT) };
         html! {
             figure.chart aria-labelledby=(format!("{}-h", self.id)) {
                 h4 id=(format!("{}-h", self.id)) { (self.title) }
-                svg.named[named] viewBox=(format!("0 0 {width} {HEIGHT}")) role="img"
+                svg.named[named] viewBox=(format!("0 0 {width} {height}")) role="img"
                     aria-labelledby=(format!("{0}-t {0}-d", self.id)) {
                     title id=(format!("{}-t", self.id)) { (self.title) }
                     desc id=(format!("{}-d", self.id)) { (self.description) }
@@ -350,8 +350,8 @@ fn memberships(index: usize, groups: &[Group]) -> String {
 }
 
 /// Ascending places, moved as little as possible until they are [`NAME_HEIGHT`] from each other: neighbours that are
-/// too close become a block whose middle is the mean of what they want. Then up from the lower edge, if they lie below
-/// it.
+/// too close become a block whose middle is the mean of what they want. Then up from the lower edge and down from the
+/// upper one, if they lie beyond it. [`names_height`] has room for all.
 fn spread(wanted: &[f64]) -> Vec<f64> {
     // A block: the mean of its first place's wishes, and how many it holds.
     let mut blocks: Vec<(f64, usize)> = Vec::new();
@@ -368,12 +368,22 @@ fn spread(wanted: &[f64]) -> Vec<f64> {
     }
     let rows = blocks.iter().flat_map(|(first, many)| (0..*many).map(move |row| first + row as f64 * NAME_HEIGHT));
     let mut places: Vec<f64> = rows.collect();
-    let mut floor = HEIGHT - NAME_HEIGHT / 2.0;
+    let mut floor = names_height(wanted.len()) - NAME_HEIGHT / 2.0;
     for place in places.iter_mut().rev() {
         *place = place.min(floor);
         floor = *place - NAME_HEIGHT;
     }
+    let mut ceiling = NAME_HEIGHT / 2.0;
+    for place in &mut places {
+        *place = place.max(ceiling);
+        ceiling = *place + NAME_HEIGHT;
+    }
     places
+}
+
+/// Height of a picture with names at the ends of its lines.
+fn names_height(names: usize) -> f64 {
+    HEIGHT.max(names as f64 * NAME_HEIGHT)
 }
 
 fn px(value: f64, axis: &Axis) -> String {
@@ -424,6 +434,19 @@ mod tests {
         assert!((places[0] + places[1] + places[2] - 153.0).abs() < 1e-9, "{places:?}");
         assert_eq!(places[3], 200.0);
         assert!(places[5] <= HEIGHT);
+    }
+
+    #[test]
+    fn all_names_lie_within_the_picture() {
+        for names in [9, 23, 24, 40] {
+            for crowded in [0.0, 60.0, HEIGHT] {
+                let places = spread(&vec![crowded; names]);
+                assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= NAME_HEIGHT - 1e-9), "{places:?}");
+                let (first, last) = (places[0], places[names - 1]);
+                let room = NAME_HEIGHT / 2.0 - 1e-9;
+                assert!(first >= room && last <= names_height(names) - room, "{places:?}");
+            }
+        }
     }
 
     #[test]
