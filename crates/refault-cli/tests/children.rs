@@ -139,7 +139,7 @@ fn environments_of_their_own_are_named_and_other_preloads_stay() {
     assert!(!bench.same("execve", "same", &["/lib64/ld-linux-x86-64.so.2", &program, "1"]).contains("not managed"));
 }
 
-/// Each sanitizer finds what it finds alone, as the first program and as a child, and with most of its memory out.
+/// Each sanitizer finds what it finds alone, as the first program and as a child.
 #[test]
 fn leak_checkers_find_as_much_as_alone() {
     if skipped(&["gcc"]) {
