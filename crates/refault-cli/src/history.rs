@@ -181,6 +181,17 @@ pub fn no_statistics(path: &Path, line: u64) -> Failure {
     Failure::usage("cannot read", place, "it is not a file of statistics; name that of refault run --stats")
 }
 
+/// Pages that came back from a store.
+///
+/// For `refault run` that is `pswpin`, as in the run's last line. For regions `pswpin` also counts first touches that were
+/// brought in ahead, so the policy's refaults are taken, where it is one that counts them.
+fn read_back(line: &Value) -> u64 {
+    let count = |key: &str| line[key].as_u64().unwrap_or(0);
+    let refaults = count("workingset_refault_anon") + count("workingset_refault_file");
+    let is_of_run = line["access_source"] == "parking";
+    if is_of_run || refaults == 0 { count("pswpin") } else { refaults }
+}
+
 fn moment(line: &Value) -> Moment {
     let count = |key: &str| line[key].as_u64().unwrap_or(0);
     Moment {
@@ -190,11 +201,7 @@ fn moment(line: &Value) -> Moment {
         stored_bytes: count("stored_bytes"),
         compressed_bytes: count("compressed_bytes"),
         faults: count("faults"),
-        // `pswpin` counts first touches that were brought in ahead, too, where there are these counters beside it.
-        read_back: match line["workingset_refault_anon"].as_u64() {
-            Some(anonymous) => anonymous + count("workingset_refault_file"),
-            None => count("pswpin"),
-        },
+        read_back: read_back(line),
         stored_pages: count("pswpout"),
         waited: line["pressure"]["some"]["total_us"].as_u64().unwrap_or(0) as f64 / 1e6,
         refaults_per_second: line["refaults_per_second"].as_f64().unwrap_or(0.0),
@@ -207,6 +214,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_came_back_is_what_the_run_says_under_every_policy() {
+        let back = |line: Value| moment(&line).read_back;
+        // A policy without the kernel's counters, and one with them.
+        let run =
+            |refaults: u64| json!({"access_source": "parking", "workingset_refault_anon": refaults, "pswpin": 65_779});
+        assert_eq!(back(run(0)), 65_779);
+        assert_eq!(back(run(81_873)), 65_779);
+        let region =
+            |refaults: u64| json!({"access_source": "exact", "workingset_refault_anon": refaults, "pswpin": 9});
+        assert_eq!((back(region(0)), back(region(7))), (9, 7));
+    }
 
     fn line(pid: u64, seconds: f64, resident: u64, back: u64) -> Value {
         json!({"pid": pid, "seconds": seconds, "resident_bytes": resident, "workingset_refault_anon": back, "faults": back + 1,
