@@ -1,10 +1,11 @@
 //! `refault serve`: the pools in a browser, and for Prometheus.
 
-use std::fmt::Write;
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 
 use clap::Args;
 use refault_console::{Failure, say};
+use refault_pool::serve::token::Token;
 use refault_pool::serve::{Pools, Window};
 use refault_pool::shared::place::Place;
 use refault_pool::shared::protocol::{Request, Status};
@@ -16,17 +17,24 @@ use crate::wss::interrupts;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  refault serve                            http://127.0.0.1:7077 in a browser, /metrics for Prometheus
+  refault serve                            prints an address for a browser; /metrics is for Prometheus
   refault serve --listen 127.0.0.1:0       any free port
-  refault serve --listen 192.0.2.7:7077    for others, who need the token in the address that is printed
+  refault serve --listen 192.0.2.7:7077    for other machines
+  refault serve --token-file /etc/refault/token
 
 The page shows the pools of this user: what members use and were granted, generations by age, and how long threads wait,
-live. A member's budget can be changed there. docs/guide/pool.md lists the metrics; contrib/ has a dashboard and alerts.")]
+live. A member's budget can be changed there. All that shows or changes a pool needs the token, from this machine too.
+The address that is printed holds it; scripts and Prometheus send it as `Authorization: Bearer TOKEN`.
+
+docs/reference/metrics.md lists the metrics; contrib/ has a dashboard and alerts.")]
 /// Show pools in a browser, and to Prometheus
 pub struct ServeArgs {
     /// Address and port to listen at
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7077")]
     listen: SocketAddr,
+    /// File with the token; it is made if it is not there. Default: serve.token beside the pools' sockets
+    #[arg(long, value_name = "PATH")]
+    token_file: Option<PathBuf>,
 }
 
 /// The pools of this user.
@@ -53,24 +61,40 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
         Failure::failed("cannot listen", args.listen, format!("{error}; give another with --listen ADDRESS:PORT"))
     };
+    let (path, token) = token(args)?;
     let listener = TcpListener::bind(args.listen).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    let token = if address.ip().is_loopback() { None } else { Some(token().map_err(failed)?) };
-    let with_token = token.as_ref().map_or(String::new(), |token| format!("?token={token}"));
-    say(format_args!("listening at http://{address}/{with_token}"));
+    if is_journal() {
+        // More users read the journal than may see the pools.
+        say(format_args!("listening at http://{address}/; the token is in {}", path.display()));
+    } else {
+        // Browsers send nothing of what stands behind #.
+        say(format_args!("listening at http://{address}/#token={}", token.text()));
+    }
     let asked = interrupts();
     Window::new(Ours, address, token).run(listener, &asked).map_err(failed)
 }
 
-/// A token that cannot be guessed.
-fn token() -> std::io::Result<String> {
-    let mut bytes = [0u8; 16];
-    let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    if got < bytes.len() {
-        return Err(std::io::ErrorKind::UnexpectedEof.into());
-    }
-    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    }))
+/// The token, and the file that holds it.
+fn token(args: &ServeArgs) -> Result<(PathBuf, Token), Failure> {
+    let path = match &args.token_file {
+        Some(path) => path.clone(),
+        None => Place::token_file().map_err(|error| {
+            Failure::failed(
+                "no place for the token",
+                "the pools' directory",
+                format!("{error}; give --token-file PATH"),
+            )
+        })?,
+    };
+    let token = Token::in_file(&path).map_err(|error| Failure::failed("no token", path.display(), error))?;
+    Ok((path, token))
+}
+
+/// Whether standard error is kept in the system's journal, as systemd tells its services.
+fn is_journal() -> bool {
+    let (Ok(journal), Ok(error)) = (std::env::var("JOURNAL_STREAM"), rustix::fs::fstat(std::io::stderr())) else {
+        return false;
+    };
+    journal == format!("{}:{}", error.st_dev, error.st_ino)
 }

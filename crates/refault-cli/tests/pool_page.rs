@@ -94,14 +94,14 @@ fn metrics_are_served_as_the_page_lists_them() {
         return;
     }
     if std::net::TcpListener::bind("127.0.0.1:7077").is_err() {
-        return skip("somebody listens at port 7077");
+        return skip("another program listens at port 7077");
     }
     let all = block("guide/watch.md", "Watch programs in a terminal, a browser or Grafana")
         .replace(" | grep refault_pool_memory_bytes", "")
         + &format!(
             "\nrefault run --quiet --pool watched --observe --max 8M -- python3 -c '{GOES_ROUND}' &
 for i in $(seq 40); do
-    curl -s http://127.0.0.1:7077/metrics > metrics
+    curl -s -H \"Authorization: Bearer $(cat token)\" http://127.0.0.1:7077/metrics > metrics
     grep -q 'policy_faults_ratio{{' metrics && break
     sleep 0.5
 done
@@ -146,7 +146,14 @@ fn a_real_prometheus_scrapes_and_its_tool_takes_the_rules() {
         return skip_required("prometheus is not installed");
     }
     let contrib = root().join("contrib/prometheus");
-    let checked = Command::new("promtool").args(["check", "config", "prometheus.yml"]).current_dir(&contrib).output();
+    // It looks for the token's file beside the configuration.
+    let directory = TempDir::new().expect("a directory");
+    for file in ["prometheus.yml", "refault-alerts.yml"] {
+        std::fs::copy(contrib.join(file), directory.path().join(file)).expect("copies");
+    }
+    std::fs::write(directory.path().join("refault.token"), "0123456789abcdef\n").expect("writes");
+    let checked =
+        Command::new("promtool").args(["check", "config", "prometheus.yml"]).current_dir(directory.path()).output();
     let checked = checked.expect("promtool starts");
     assert!(checked.status.success(), "{}{}", text(&checked.stdout), text(&checked.stderr));
     // What the dashboard's panels ask, each as the real Prometheus understands it.
@@ -165,14 +172,16 @@ fn a_real_prometheus_scrapes_and_its_tool_takes_the_rules() {
         alerts.map(|expression| expression.replace(" > ", " > bool ").replace(" == ", " == bool ")).collect();
     assert!(alerts.len() >= 4 && alerts.iter().all(|expression| expression.contains("bool")), "{alerts:?}");
     let asked = [asked, alerts].concat();
-    let said = run(&format!("\
+    let said = run(&format!(
+        "\
 refault pool --memory 64M --name scraped 2> /dev/null &
 refault serve --listen 127.0.0.1:0 2> at &
 sleep 2
 refault run --quiet --pool scraped -- sleep 100 &
 refault run --quiet --pool scraped --observe --max 8M -- python3 -c '{GOES_ROUND}' &
-target=$(sed 's,.*http://\\(.*\\)/,\\1,' at)
-printf 'scrape_configs: [{{job_name: refault, scrape_interval: 1s, static_configs: [{{targets: [\"%s\"]}}]}}]\\n' $target > p.yml
+target=$(sed 's,.*http://\\(.*\\)/#.*,\\1,' at)
+cp $XDG_RUNTIME_DIR/refault/serve.token refault.token
+sed \"s,127.0.0.1:7077,$target,; s,5s,1s,; /rule_files/,\\$d\" {}/prometheus.yml > p.yml
 prometheus --config.file=p.yml --storage.tsdb.path=data --web.listen-address=127.0.0.1:7079 2> log &
 for i in $(seq 80); do
     curl -sg 'http://127.0.0.1:7079/api/v1/query?query=refault_member_policy_faults_ratio' > answer || true
@@ -187,7 +196,10 @@ while read -r expression; do
     echo
 done <<'END'
 {}
-END", asked.join("\n")));
+END",
+        contrib.display(),
+        asked.join("\n")
+    ));
     let answers: Vec<&str> = said.lines().filter(|line| line.starts_with("{\"status\"")).collect();
     assert!(answers[0].contains("\"program\":\"python3\"") && answers[0].contains("\"policy\":\"lru\""), "{said}");
     assert_eq!(answers.len(), asked.len() + 1, "{said}");

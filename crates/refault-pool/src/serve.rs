@@ -1,9 +1,10 @@
 //! A window on pools: one page in a browser, live, and `/metrics` for Prometheus.
 //!
-//! Loopback unless told otherwise, and then only with a token. A request is served if its Host is the one that is
-//! listened at, so that a page of another site cannot reach it by a name of its own; no other site may read an answer
-//! (no CORS), and a change needs a header that a form of another site cannot send. The page and its charts are in the
-//! binary; it loads nothing from elsewhere.
+//! Loopback unless told otherwise. What the pools hold is shown and changed by the token alone ([`token`]), at loopback
+//! too: any user of the machine can connect there. Without it a client gets the page's own parts, which are the same
+//! everywhere, and a line that says that the window works. A request is served if its Host is the one that is listened
+//! at, so that a page of another site cannot reach it by a name of its own; no other site may read an answer (no CORS)
+//! or send the token. The page and its charts are in the binary; it loads nothing from elsewhere.
 //!
 //! Invariants: a request takes at most [`http::MAX_REQUEST`] bytes and [`http::WITHIN`] to arrive; at most
 //! [`MAX_CONNECTIONS`] are served at once. Cost: the pools are asked once per second, whoever looks; a thread with a
@@ -13,6 +14,7 @@
 //! use std::net::TcpListener;
 //! use std::sync::atomic::AtomicBool;
 //!
+//! use refault_pool::serve::token::Token;
 //! use refault_pool::serve::{Pools, Window};
 //! use refault_pool::shared::protocol::Status;
 //!
@@ -31,13 +33,14 @@
 //! }
 //!
 //! let listener = TcpListener::bind("127.0.0.1:0")?;
-//! let window = Window::new(None, listener.local_addr()?, Option::None);
+//! let window = Window::new(None, listener.local_addr()?, Token::draw()?);
 //! window.run(listener, &AtomicBool::new(true))?; // it was asked to end already
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
 pub mod http;
 pub mod metrics;
+pub mod token;
 
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -49,6 +52,7 @@ use http::{Problem, Request, respond};
 
 use crate::connections::{Bounds, serve_each};
 use crate::shared::protocol::Status;
+use token::Token;
 
 /// Connections served at once.
 pub const MAX_CONNECTIONS: usize = 256;
@@ -88,15 +92,15 @@ struct Seen {
 pub struct Window<P> {
     pools: P,
     address: SocketAddr,
-    /// What requests must hold if others than this machine can send them.
-    token: Option<String>,
+    /// What requests must show that see or change a pool.
+    token: Token,
     seen: Mutex<Seen>,
     changed: Condvar,
 }
 
 impl<P: Pools> Window<P> {
-    /// A window at an address; a token is needed unless it is loopback.
-    pub fn new(pools: P, address: SocketAddr, token: Option<String>) -> Arc<Window<P>> {
+    /// A window at an address, for who knows the token.
+    pub fn new(pools: P, address: SocketAddr, token: Token) -> Arc<Window<P>> {
         let (seen, changed) = Default::default();
         Arc::new(Window { pools, address, token, seen, changed })
     }
@@ -144,24 +148,24 @@ impl<P: Pools> Window<P> {
         if !self.is_our_host(request.host()) {
             return Err(Problem::WrongHost);
         }
-        // The page's own parts say nothing of the pools, and its links cannot hold the token.
-        let is_part = request.method == "GET" && [".js", ".css"].iter().any(|end| request.path.ends_with(end));
-        if !is_part && self.token.as_deref().is_some_and(|token| !request.has_token(token)) {
+        let target = Target::of(&request.path).ok_or(Problem::NotFound)?;
+        let is_allowed = match target {
+            Target::Budget => request.method == "POST",
+            _ => request.method == "GET",
+        };
+        if !is_allowed {
+            return Err(Problem::WrongMethod);
+        }
+        if !target.is_open() && !request.bearer().is_some_and(|given| self.token.admits(given)) {
             return Err(Problem::NoToken);
         }
-        let text = |kind, text: &'static str| Ok(Body::Text(kind, Arc::from(text)));
-        match (request.method.as_str(), request.path.as_str()) {
-            ("GET", "/") => text("text/html; charset=utf-8", PAGE),
-            ("GET", "/page.js") => text("text/javascript; charset=utf-8", SCRIPT),
-            ("GET", "/page.css") => text("text/css; charset=utf-8", STYLE),
-            ("GET", "/uplot.js") => text("text/javascript; charset=utf-8", CHARTS),
-            ("GET", "/uplot.css") => text("text/css; charset=utf-8", CHART_STYLE),
-            ("GET", "/metrics") => Ok(Body::Text(metrics::CONTENT_TYPE, Arc::clone(&self.seen().metrics))),
-            ("GET", "/api/pools") => Ok(Body::Text("application/json", Arc::clone(&self.seen().json))),
-            ("GET", "/api/events") => Ok(Body::Events),
-            ("POST", "/api/budget") => self.budget(request),
-            (_, "/api/budget" | "/" | "/metrics" | "/api/pools" | "/api/events") => Err(Problem::WrongMethod),
-            _ => Err(Problem::NotFound),
+        match target {
+            Target::Part(kind, text) => Ok(Body::Text(kind, Arc::from(text))),
+            Target::Health => Ok(Body::Text("text/plain", Arc::from("ok\n"))),
+            Target::Metrics => Ok(Body::Text(metrics::CONTENT_TYPE, Arc::clone(&self.seen().metrics))),
+            Target::Pools => Ok(Body::Text("application/json", Arc::clone(&self.seen().json))),
+            Target::Events => Ok(Body::Events),
+            Target::Budget => self.budget(request),
         }
     }
 
@@ -177,9 +181,9 @@ impl<P: Pools> Window<P> {
             pid: u64,
             bytes: u64,
         }
-        // A form of another site can send neither this header nor this type without being asked first.
-        if request.header("x-refault").is_none() || request.header("content-type") != Some("application/json") {
-            return Err(Problem::Foreign);
+        let kind = request.header("content-type").and_then(|kind| kind.split(';').next()).unwrap_or_default();
+        if !kind.trim().eq_ignore_ascii_case("application/json") {
+            return Err(Problem::WrongType);
         }
         let change: Change = serde_json::from_slice(&request.body).map_err(|_| Problem::Bad)?;
         self.pools.set_budget(&change.pool, change.pid, change.bytes).map_err(Problem::Refused)?;
@@ -228,6 +232,40 @@ fn is_of(ours: SocketAddr, host: &str) -> bool {
 
 fn both_loopback(one: IpAddr, other: IpAddr) -> bool {
     one.is_loopback() && other.is_loopback()
+}
+
+/// What there is to ask for.
+enum Target {
+    /// A part of the page: type and text.
+    Part(&'static str, &'static str),
+    Health,
+    Metrics,
+    Pools,
+    Events,
+    Budget,
+}
+
+impl Target {
+    fn of(path: &str) -> Option<Target> {
+        Some(match path {
+            "/" => Target::Part("text/html; charset=utf-8", PAGE),
+            "/page.js" => Target::Part("text/javascript; charset=utf-8", SCRIPT),
+            "/page.css" => Target::Part("text/css; charset=utf-8", STYLE),
+            "/uplot.js" => Target::Part("text/javascript; charset=utf-8", CHARTS),
+            "/uplot.css" => Target::Part("text/css; charset=utf-8", CHART_STYLE),
+            "/healthz" => Target::Health,
+            "/metrics" => Target::Metrics,
+            "/api/pools" => Target::Pools,
+            "/api/events" => Target::Events,
+            "/api/budget" => Target::Budget,
+            _ => return None,
+        })
+    }
+
+    /// Whether it says nothing of the pools, so that any user may have it.
+    fn is_open(&self) -> bool {
+        matches!(self, Target::Part(..) | Target::Health)
+    }
 }
 
 /// What is answered.

@@ -6,9 +6,10 @@
 //! ```
 //! use refault_pool::serve::http::{Problem, parse};
 //!
-//! let request = parse(b"GET /metrics?token=abc HTTP/1.1\r\nHost: localhost\r\n\r\n")?.expect("it is whole");
+//! let bytes = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer abc\r\n\r\n";
+//! let request = parse(bytes)?.expect("it is whole");
 //! assert_eq!((request.path.as_str(), request.host()), ("/metrics", Some("localhost")));
-//! assert!(request.has_token("abc"));
+//! assert_eq!(request.bearer(), Some("abc"));
 //! assert_eq!(parse(b"GET / HT")?, None); // more is to come
 //! # Ok::<(), Problem>(())
 //! ```
@@ -23,7 +24,7 @@ pub const MAX_REQUEST: usize = 16 << 10;
 pub const WITHIN: Duration = Duration::from_secs(5);
 const MAX_HEADERS: usize = 64;
 
-/// What every answer says besides: nothing of another site's, in no frame, kept by nobody.
+/// What every answer says besides: nothing of another site's, in no frame, kept nowhere.
 const ALWAYS: &str = "Connection: close\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
     Referrer-Policy: no-referrer\r\nX-Frame-Options: DENY\r\nContent-Security-Policy: default-src 'none'; \
     script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; \
@@ -36,7 +37,6 @@ pub struct Request {
     pub method: String,
     /// Without what follows `?`.
     pub path: String,
-    query: String,
     /// Names in small letters.
     headers: Vec<(String, String)>,
     /// The body.
@@ -60,8 +60,8 @@ pub enum Problem {
     WrongHost,
     /// The token is missing or wrong.
     NoToken,
-    /// It may come from the page of another site.
-    Foreign,
+    /// Its body is of another type than is taken.
+    WrongType,
     /// The pool says no.
     Refused(String),
 }
@@ -77,7 +77,7 @@ impl Problem {
             Problem::WrongMethod => 405,
             Problem::WrongHost => 421,
             Problem::NoToken => 401,
-            Problem::Foreign => 403,
+            Problem::WrongType => 415,
             Problem::Refused(_) => 409,
         }
     }
@@ -91,8 +91,11 @@ impl Problem {
             Problem::NotFound => "there is nothing here\n",
             Problem::WrongMethod => "not this way\n",
             Problem::WrongHost => "the Host is not the one that is listened at\n",
-            Problem::NoToken => "the token is missing or wrong: use the address that refault serve printed\n",
-            Problem::Foreign => "changes are made from the page itself\n",
+            Problem::NoToken => {
+                "the token is missing or wrong: open the address that refault serve printed, or send Authorization: \
+                 Bearer and what its token file holds\n"
+            }
+            Problem::WrongType => "the body has to be application/json\n",
             Problem::Refused(why) => return format!("{why}\n"),
         };
         words.to_owned()
@@ -111,17 +114,13 @@ impl Request {
         self.header("host").filter(|_| hosts == 1)
     }
 
-    /// Whether it holds the token: `?token=…` or as a bearer's.
-    pub fn has_token(&self, token: &str) -> bool {
-        let bearer = self.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
-        let asked = self.query.split('&').find_map(|pair| pair.strip_prefix("token="));
-        bearer.or(asked).is_some_and(|given| is_same(given.as_bytes(), token.as_bytes()))
+    /// The token that it shows: `Authorization: Bearer TOKEN`, once.
+    pub fn bearer(&self) -> Option<&str> {
+        let mut shown = self.headers.iter().filter(|(name, _)| name == "authorization");
+        let (Some((_, value)), None) = (shown.next(), shown.next()) else { return None };
+        let (scheme, token) = value.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
     }
-}
-
-/// Compares in a time that says nothing of where two differ.
-fn is_same(one: &[u8], other: &[u8]) -> bool {
-    one.len() == other.len() && one.iter().zip(other).fold(0, |sum, (one, other)| sum | (one ^ other)) == 0
 }
 
 /// Reads a request.
@@ -170,13 +169,9 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Request>, Problem> {
     };
     let text = |bytes: &[u8]| std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| Problem::Bad);
     let target = parsed.path.ok_or(Problem::Bad)?;
-    let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let mut request = Request {
-        method: parsed.method.ok_or(Problem::Bad)?.to_owned(),
-        path: path.to_owned(),
-        query: query.to_owned(),
-        ..Request::default()
-    };
+    let (path, _) = target.split_once('?').unwrap_or((target, ""));
+    let mut request =
+        Request { method: parsed.method.ok_or(Problem::Bad)?.to_owned(), path: path.to_owned(), ..Request::default() };
     for header in parsed.headers.iter() {
         request.headers.push((header.name.to_ascii_lowercase(), text(header.value)?));
     }
@@ -205,8 +200,10 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Request>, Problem> {
 /// # Errors
 /// Who asked is gone, or does not read.
 pub fn respond(stream: &mut TcpStream, status: u16, kind: &str, body: &[u8]) -> io::Result<()> {
+    // By RFC 9110 such an answer says how to be let in.
+    let challenge = if status == 401 { "WWW-Authenticate: Bearer realm=\"refault\"\r\n" } else { "" };
     let head = format!(
-        "HTTP/1.1 {status} {}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{ALWAYS}\r\n",
+        "HTTP/1.1 {status} {}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{challenge}{ALWAYS}\r\n",
         reason(status),
         body.len()
     );
@@ -227,12 +224,12 @@ fn reason(status: u16) -> &'static str {
         200 => "OK",
         400 => "Bad Request",
         401 => "Unauthorized",
-        403 => "Forbidden",
         404 => "Not Found",
         405 => "Method Not Allowed",
         408 => "Request Timeout",
         409 => "Conflict",
         413 => "Content Too Large",
+        415 => "Unsupported Media Type",
         _ => "Misdirected Request",
     }
 }
@@ -250,7 +247,17 @@ mod tests {
         let request = parse(whole).expect("well-formed").expect("whole");
         assert_eq!((request.method.as_str(), request.path.as_str(), &request.body[..]), ("POST", "/a", &b"abc"[..]));
         assert_eq!(request.host(), Some("localhost:1"));
-        assert!(request.has_token("x") && !request.has_token("xy") && !request.has_token(""));
+        assert_eq!(request.bearer(), None, "addresses are kept in logs and show no token");
+        for (header, bearer) in [
+            ("Authorization: Bearer x", Some("x")),
+            ("authorization: BEARER  x ", Some("x")),
+            ("Authorization: Basic x", None),
+            ("Authorization: x", None),
+            ("Authorization: Bearer x\r\nAuthorization: Bearer y", None),
+        ] {
+            let text = format!("GET / HTTP/1.1\r\n{header}\r\n\r\n");
+            assert_eq!(parse(text.as_bytes()).expect("well-formed").expect("whole").bearer(), bearer, "{header}");
+        }
         for (bad, problem) in [
             ("GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", Problem::Bad),
             ("GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", Problem::Bad),

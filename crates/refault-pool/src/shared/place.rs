@@ -34,12 +34,18 @@ impl Place {
     /// # Errors
     /// The name has other characters than letters, digits, `-` and `_`, or is none.
     pub fn new(name: &str) -> Result<Place, String> {
-        let directory = match std::env::var_os("XDG_RUNTIME_DIR").filter(|directory| !directory.is_empty()) {
-            Some(directory) => PathBuf::from(directory).join("refault"),
-            None if rustix::process::geteuid().is_root() => PathBuf::from("/run/refault"),
-            None => PathBuf::from(format!("/tmp/refault-{}", rustix::process::geteuid().as_raw())),
-        };
-        Place::within(&directory, name)
+        Place::within(&own_directory(), name)
+    }
+
+    /// The file beside the sockets of this user that holds the window's token; its directory is made.
+    ///
+    /// # Errors
+    /// The directory cannot be made, or is another user's.
+    pub fn token_file() -> io::Result<PathBuf> {
+        let directory = own_directory();
+        close_to_others(&directory)?;
+        // No pool's file ends so.
+        Ok(directory.join("serve.token"))
     }
 
     /// The same in a directory.
@@ -82,15 +88,9 @@ impl Place {
     /// Makes the directory, and takes the pool for this process as long as the file lives.
     ///
     /// # Errors
-    /// `WouldBlock`: it has a daemon. Others: the directory cannot be made, or is somebody else's.
+    /// `WouldBlock`: it has a daemon. Others: the directory cannot be made, or is another user's.
     pub fn lock(&self) -> io::Result<File> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
-        let metadata = fs::symlink_metadata(&self.directory)?;
-        let is_ours = metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw();
-        if !is_ours || metadata.mode() & 0o022 != 0 {
-            let words = format!("{} belongs to somebody else, or others may write there", self.directory.display());
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, words));
-        }
+        close_to_others(&self.directory)?;
         let lock = File::create(self.directory.join(format!("{}.lock", self.name)))?;
         lock.try_lock().map_err(|error| match error {
             fs::TryLockError::WouldBlock => io::Error::from(io::ErrorKind::WouldBlock),
@@ -98,6 +98,27 @@ impl Place {
         })?;
         Ok(lock)
     }
+}
+
+/// Where this user's pools are.
+fn own_directory() -> PathBuf {
+    match std::env::var_os("XDG_RUNTIME_DIR").filter(|directory| !directory.is_empty()) {
+        Some(directory) => PathBuf::from(directory).join("refault"),
+        None if rustix::process::geteuid().is_root() => PathBuf::from("/run/refault"),
+        None => PathBuf::from(format!("/tmp/refault-{}", rustix::process::geteuid().as_raw())),
+    }
+}
+
+/// Makes the directory, or sees that it is this user's and that no other may write there.
+fn close_to_others(directory: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let metadata = fs::symlink_metadata(directory)?;
+    let is_ours = metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw();
+    if !is_ours || metadata.mode() & 0o022 != 0 {
+        let words = format!("{} belongs to another user, or others may write there", directory.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, words));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -108,11 +129,11 @@ mod tests {
     fn one_daemon_has_a_pool_and_names_stay_in_their_directory() {
         let directory = tempfile::tempdir().expect("a directory");
         let place = Place::within(&directory.path().join("new"), "web").expect("a name");
-        let lock = place.lock().expect("nobody has it");
+        let lock = place.lock().expect("it is free");
         assert_eq!(place.lock().expect_err("we have it").kind(), io::ErrorKind::WouldBlock);
         // A child that another test forks at this moment has the descriptor too, until its exec.
         lock.unlock().expect("it is ours");
-        place.lock().expect("nobody has it any more");
+        place.lock().expect("it is free again");
         for bad in ["", "../x", "a/b", "a.b", &"x".repeat(65)] {
             assert!(Place::within(directory.path(), bad).is_err(), "{bad}");
         }

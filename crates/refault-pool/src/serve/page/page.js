@@ -3,8 +3,19 @@
 const KEPT = 600, MIB = 1048576, AGES = ["< 1 s", "< 10 s", "< 1 min", "< 10 min", "older"];
 const at = (id) => document.getElementById(id);
 const query = new URLSearchParams(location.search);
-const token = query.get("token");
-const address = (path) => path + (token ? "?token=" + encodeURIComponent(token) : "");
+// The token stands behind # in the address, which no browser sends, and is kept until the tab is closed.
+const TOKEN = "refault-token";
+function learn(token) {
+  token ??= new URLSearchParams(location.hash.slice(1)).get("token");
+  if (token) {
+    sessionStorage.setItem(TOKEN, token.trim());
+    window.history.replaceState(null, "", location.pathname + location.search);
+  }
+}
+const authority = () => {
+  const token = sessionStorage.getItem(TOKEN);
+  return token ? { authorization: "Bearer " + token } : {};
+};
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const hues = () => dark.matches
   ? ["#6db3f8", "#ffb454", "#7ddc9a", "#e79cf0", "#ff9188", "#9fd8e0", "#d8d27a", "#b8b4ff"]
@@ -161,9 +172,9 @@ function ask(now, member) {
   at("form").onsubmit = async (event) => {
     event.preventDefault();
     const bytes = Math.round(Number(at("mib").value)) * MIB;
-    const answer = await fetch(address("api/budget"), {
+    const answer = await fetch("api/budget", {
       method: "POST",
-      headers: { "content-type": "application/json", "x-refault": "1" },
+      headers: { "content-type": "application/json", ...authority() },
       body: JSON.stringify({ pool: now.pool, pid: member.pid, bytes }),
     }).catch(() => null);
     if (answer?.ok) dialog.close(); else at("problem").textContent = answer ? await answer.text() : "refault serve does not answer";
@@ -232,9 +243,45 @@ for (const id of ["uses-figure", "faults-figure", "heat-member"]) {
 }
 dark.addEventListener("change", () => { if (at("heat-member").value) paint(Number(at("heat-member").value)); });
 addEventListener("resize", () => { if (history.length) draw(); });
-const events = new EventSource(address("api/events"));
-events.onmessage = (event) => take(event.data);
-events.onerror = () => {
+function fail(words) {
   at("state").className = "bad";
-  at("state").textContent = "refault serve does not answer; the page goes on when it does";
+  at("state").textContent = words;
+}
+
+// An EventSource could not send the token.
+async function listen() {
+  const answer = await fetch("api/events", { headers: authority(), cache: "no-store" });
+  at("token-form").hidden = answer.status !== 401;
+  if (answer.status === 401) {
+    fail("the pools are shown to who has the token");
+    at("token").focus();
+    return new Promise((learnt) => { known = learnt; });
+  }
+  if (!answer.ok) return fail((await answer.text()).trim());
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let text = "", end; ;) {
+    const { done, value } = await reader.read();
+    if (done) throw new Error("the stream has ended");
+    text += value;
+    while ((end = text.indexOf("\n\n")) >= 0) {
+      const line = text.slice(0, end);
+      text = text.slice(end + 2);
+      if (line.startsWith("data: ")) take(line.slice(6));
+    }
+  }
+}
+let known = () => {};
+at("token-form").onsubmit = (event) => {
+  event.preventDefault();
+  learn(at("token").value);
+  at("token").value = "";
+  known();
 };
+addEventListener("hashchange", () => { learn(); known(); });
+(async () => {
+  learn();
+  for (;;) {
+    await listen().catch(() => fail("refault serve does not answer; the page goes on when it does"));
+    await new Promise((later) => setTimeout(later, 1000));
+  }
+})();
