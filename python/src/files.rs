@@ -91,7 +91,7 @@ impl Cache {
     fn open(&self, py: Python<'_>, path: PathBuf, may_write: bool) -> PyResult<File> {
         // A child may have another directory by then.
         let path = std::path::absolute(&path).unwrap_or(path);
-        let file = open(py, &self.0, &path)?;
+        let file = open(py, &self.0, &path, may_write)?;
         let identity = identity(&path);
         let origin = Origin { home: self.0.clone(), path: Some(path), identity, may_write };
         Ok(File::sharing(Source::of(file, false), Arc::new(origin)))
@@ -125,9 +125,9 @@ impl Cache {
     }
 }
 
-fn open(py: Python<'_>, home: &Home, path: &Path) -> PyResult<CachedFile> {
+fn open(py: Python<'_>, home: &Home, path: &Path, may_write: bool) -> PyResult<CachedFile> {
     let cache = home.cache(false)?;
-    py.detach(|| cache.open(path)).map_err(|error| match &error {
+    py.detach(|| cache.options().write(may_write).open(path)).map_err(|error| match &error {
         OpenError::Io { path, error: source } => os_error(source, error.to_string(), Some(path)),
         OpenError::NoFile(path) if path.is_dir() => refused(libc::EISDIR, error.to_string(), Some(path)),
         _ => refused(libc::EINVAL, error.to_string(), Some(path)),
@@ -177,7 +177,7 @@ impl Origin {
                 "{name} was opened for writing before the fork, and what is written is in the parent's cache: open it in the child"
             )));
         }
-        let file = open(py, &self.home, path)?;
+        let file = open(py, &self.home, path, false)?;
         if identity(path) != self.identity {
             return Err(PyOSError::new_err(format!(
                 "{name} is another file than before the fork: open it in the child"
@@ -362,6 +362,7 @@ fn write_error(error: WriteError, path: Option<&Path>) -> PyErr {
         WriteError::Io { error: source, .. } | WriteError::Read(ReadError::Io { error: source, .. }) => {
             os_error(source, error.to_string(), path)
         }
+        WriteError::NotForWriting { .. } => refused(libc::EBADF, error.to_string(), path),
         _ => PyOSError::new_err(error.to_string()),
     }
 }

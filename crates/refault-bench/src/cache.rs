@@ -284,7 +284,8 @@ fn ours(
         ..CacheOptions::default()
     };
     let cache = PageCache::new(&options).map_err(|error| failed(&error))?;
-    let file = cache.open(&load.file).map_err(|error| failed(&error))?;
+    let writes = load.pattern == Pattern::Mixed;
+    let file = cache.options().write(writes).open(&load.file).map_err(|error| failed(&error))?;
     let keeps_evicted = keep_evicted.is_some() || policy.entry.is(Fact::CachesEvicted);
     load::measure(load, &Cached { cache: &cache, file: &file, load, keeps_evicted })
 }

@@ -10,6 +10,24 @@
 #include <stdint.h>
 
 /*
+ For `refault_file_open_with`: the file is opened for reading and writing. Without a flag it is opened for reading.
+ */
+#define REFAULT_OPEN_WRITE 1
+
+/*
+ The file is opened for reading, and for writing by its first write, which may fail then.
+ */
+#define REFAULT_OPEN_WRITE_ON_DEMAND 2
+
+/*
+ What is written goes through the kernel's page cache: `refault_file_write` returns when the kernel has it, which writes
+ it to the device when it sees fit, at the latest at `refault_file_sync`. So many small writes between two syncs cost about
+ what they cost without direct I/O. Until a sync the kernel holds a copy, which does not count in the cache's memory;
+ without a sync it holds it until it wants the memory.
+ */
+#define REFAULT_OPEN_BUFFERED_WRITES 4
+
+/*
  What came of a call.
  */
 typedef enum {
@@ -313,8 +331,8 @@ refault_status refault_cache_free(refault_cache cache);
 refault_status refault_cache_stats_now(refault_cache cache, refault_cache_stats *out);
 
 /*
- Opens a file, which must exist, with direct I/O: for reading and writing, or for reading only where writing is not
- allowed. While it is open only this cache should write to it.
+ Opens a file, which must exist, with direct I/O: for reading, and for writing by its first write, which fails where that
+ is not allowed. While it is open only this cache should write to it.
 
  # Safety
  `file_path` is a string; `out` can be written to.
@@ -324,17 +342,15 @@ refault_status refault_file_open(refault_cache cache,
                                  refault_file *out);
 
 /*
- `refault_file_open`, but what is written goes through the kernel's page cache: `refault_file_write` returns when the
- kernel has it, which writes it to the device when it sees fit, at the latest at `refault_file_sync`. So many small
- writes between two syncs cost about what they cost without direct I/O. Until a sync the kernel holds a copy, which does
- not count in the cache's memory; without a sync it holds it until it wants the memory.
+ `refault_file_open` with the rights that the `REFAULT_OPEN_` flags ask for: with 0 the file is opened for reading.
 
  # Safety
  `file_path` is a string; `out` can be written to.
  */
-refault_status refault_file_open_with_buffered_writes(refault_cache cache,
-                                                      const char *file_path,
-                                                      refault_file *out);
+refault_status refault_file_open_with(refault_cache cache,
+                                      const char *file_path,
+                                      uint32_t flags,
+                                      refault_file *out);
 
 /*
  Closes a file; what is cached of it goes. What waits to be written is written, but nothing is made durable, and a

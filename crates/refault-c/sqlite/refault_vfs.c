@@ -73,6 +73,7 @@ typedef struct {
     int in_doubt;                   /* the last look failed */
     int level;                      /* of the file's lock */
     int is_immutable;               /* by the URI: nobody writes */
+    int is_readonly;                /* as the default VFS has opened it */
     int checkpoints, exclusive;     /* it holds the checkpoint lock; the file's EXCLUSIVE lock */
     int has_no_index;               /* there is one that cannot be read */
     int chunk;                      /* bytes of which the file's length is to be a multiple, or 0 */
@@ -220,6 +221,7 @@ static int failed(int otherwise) {
 
 static int file_write(sqlite3_file *base, const void *buffer, int length, sqlite3_int64 offset) {
     Shared *shared = ((File *)base)->shared;
+    if (((File *)base)->is_readonly) return SQLITE_READONLY;
     if (!is_usable((File *)base)) return SQLITE_IOERR_WRITE;
     int has_header = offset < HEADER_AT + HEADER && offset + length > HEADER_AT;
     /* Only then, so that those who look need not wait for the device at each page of a checkpoint. */
@@ -240,6 +242,7 @@ static sqlite3_int64 in_chunks(const File *file, sqlite3_int64 size) {
 
 static int file_truncate(sqlite3_file *base, sqlite3_int64 size) {
     Shared *shared = ((File *)base)->shared;
+    if (((File *)base)->is_readonly) return SQLITE_READONLY;
     if (!is_usable((File *)base)) return SQLITE_IOERR_TRUNCATE;
     size = in_chunks((File *)base, size);
     pthread_mutex_lock(&shared->seen_lock);
@@ -440,7 +443,9 @@ static int shared_of(const char *name, const struct stat *status, Shared **out) 
     }
     Shared *shared = calloc(1, sizeof *shared);
     if (!shared) return SQLITE_NOMEM;
-    if (refault_file_open_with_buffered_writes(cache, name, &shared->file) != REFAULT_OK) {
+    /* Connections share it, and the first may only read: the first that writes opens it for writing. */
+    const uint32_t rights = REFAULT_OPEN_WRITE_ON_DEMAND | REFAULT_OPEN_BUFFERED_WRITES;
+    if (refault_file_open_with(cache, name, rights, &shared->file) != REFAULT_OK) {
         int number = refault_error_number();
         free(shared);
         if (number != EINVAL && number != EOPNOTSUPP) return complain(SQLITE_CANTOPEN);
@@ -468,7 +473,9 @@ static int vfs_open(sqlite3_vfs *self, const char *name, sqlite3_file *base, int
         return below->xOpen(below, name, base, flags, out_flags);
     }
     file->real = (sqlite3_file *)(file + 1);
-    int result = below->xOpen(below, name, file->real, flags, out_flags);
+    int got = flags;
+    int result = below->xOpen(below, name, file->real, flags, &got);
+    if (out_flags) *out_flags = got;
     if (result != SQLITE_OK) {
         if (file->real->pMethods) file->real->pMethods->xClose(file->real);
         return result;
@@ -485,6 +492,7 @@ static int vfs_open(sqlite3_vfs *self, const char *name, sqlite3_file *base, int
         return result == SQLITE_OK ? below->xOpen(below, name, base, flags, out_flags) : result;
     }
     file->born = forks;
+    file->is_readonly = (got & SQLITE_OPEN_READONLY) != 0;
     file->is_immutable = sqlite3_uri_boolean(name, "immutable", 0);
     base->pMethods = file->real->pMethods->iVersion >= 2 && file->real->pMethods->xShmMap ? &methods : &plain_methods;
     return SQLITE_OK;

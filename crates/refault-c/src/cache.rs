@@ -1,7 +1,6 @@
 //! Page caches and their files.
 
 use std::ffi::{c_char, c_void};
-use std::path::Path;
 use std::time::Duration;
 
 use refault::cache::{CacheOptions, CachedFile, MakeError, OpenError, PageCache, ReadError, WriteBack, WriteError};
@@ -16,6 +15,18 @@ pub type refault_file = u64;
 
 /// What open(2) says of `O_DIRECT` where there is none.
 const EINVAL: std::ffi::c_int = 22;
+/// What write(2) says of a file that was opened for reading only.
+const EBADF: std::ffi::c_int = 9;
+
+/// For `refault_file_open_with`: the file is opened for reading and writing. Without a flag it is opened for reading.
+pub const REFAULT_OPEN_WRITE: u32 = 1;
+/// The file is opened for reading, and for writing by its first write, which may fail then.
+pub const REFAULT_OPEN_WRITE_ON_DEMAND: u32 = 2;
+/// What is written goes through the kernel's page cache: `refault_file_write` returns when the kernel has it, which writes
+/// it to the device when it sees fit, at the latest at `refault_file_sync`. So many small writes between two syncs cost about
+/// what they cost without direct I/O. Until a sync the kernel holds a copy, which does not count in the cache's memory;
+/// without a sync it holds it until it wants the memory.
+pub const REFAULT_OPEN_BUFFERED_WRITES: u32 = 4;
 
 static CACHES: Table<PageCache> = Table::new(1, "page cache");
 pub(crate) static FILES: Table<CachedFile> = Table::new(2, "file");
@@ -71,8 +82,13 @@ fn write_failure(error: WriteError) -> Failure {
     match &error {
         WriteError::Io { error: source, .. } => Failure::system(source, error.to_string()),
         WriteError::Read(source) => read_failure(source, error.to_string()),
+        WriteError::NotForWriting { .. } => not_for_writing(error.to_string()),
         _ => Failure::system(&std::io::ErrorKind::Other.into(), error.to_string()),
     }
+}
+
+fn not_for_writing(sentence: String) -> Failure {
+    Failure::system(&std::io::Error::from_raw_os_error(EBADF), sentence)
 }
 
 /// Makes an empty cache of at most `memory` bytes (at least 256 KiB), records of pages included, under a policy such as
@@ -220,8 +236,8 @@ pub unsafe extern "C" fn refault_cache_stats_now(
     })
 }
 
-/// Opens a file, which must exist, with direct I/O: for reading and writing, or for reading only where writing is not
-/// allowed. While it is open only this cache should write to it.
+/// Opens a file, which must exist, with direct I/O: for reading, and for writing by its first write, which fails where that
+/// is not allowed. While it is open only this cache should write to it.
 ///
 /// # Safety
 /// `file_path` is a string; `out` can be written to.
@@ -232,33 +248,19 @@ pub unsafe extern "C" fn refault_file_open(
     out: *mut refault_file,
 ) -> refault_status {
     // SAFETY: the caller's.
-    unsafe { opened(cache, file_path, out, PageCache::open) }
+    unsafe { refault_file_open_with(cache, file_path, REFAULT_OPEN_WRITE_ON_DEMAND, out) }
 }
 
-/// `refault_file_open`, but what is written goes through the kernel's page cache: `refault_file_write` returns when the
-/// kernel has it, which writes it to the device when it sees fit, at the latest at `refault_file_sync`. So many small
-/// writes between two syncs cost about what they cost without direct I/O. Until a sync the kernel holds a copy, which does
-/// not count in the cache's memory; without a sync it holds it until it wants the memory.
+/// `refault_file_open` with the rights that the `REFAULT_OPEN_` flags ask for: with 0 the file is opened for reading.
 ///
 /// # Safety
 /// `file_path` is a string; `out` can be written to.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn refault_file_open_with_buffered_writes(
+pub unsafe extern "C" fn refault_file_open_with(
     cache: refault_cache,
     file_path: *const c_char,
+    flags: u32,
     out: *mut refault_file,
-) -> refault_status {
-    // SAFETY: the caller's.
-    unsafe { opened(cache, file_path, out, PageCache::open_with_buffered_writes) }
-}
-
-/// # Safety
-/// `file_path` is a string; `out` can be written to.
-unsafe fn opened(
-    cache: refault_cache,
-    file_path: *const c_char,
-    out: *mut refault_file,
-    open: impl FnOnce(&PageCache, &Path) -> Result<CachedFile, OpenError>,
 ) -> refault_status {
     guarded(|| {
         // SAFETY: the caller's.
@@ -266,7 +268,17 @@ unsafe fn opened(
         let cache = CACHES.find(cache)?;
         // SAFETY: the caller's.
         unsafe { give(out, 0, "the file")? };
-        let file = open(&cache, &path).map_err(open_failure)?;
+        let known = REFAULT_OPEN_WRITE | REFAULT_OPEN_WRITE_ON_DEMAND | REFAULT_OPEN_BUFFERED_WRITES;
+        if flags & !known != 0 {
+            return Err(Failure::argument(format!("{flags:#x} has flags that are none of refault_file_open_with's")));
+        }
+        let asks = |flag| flags & flag != 0;
+        let options = cache
+            .options()
+            .write(asks(REFAULT_OPEN_WRITE))
+            .write_on_demand(asks(REFAULT_OPEN_WRITE_ON_DEMAND))
+            .buffered_writes(asks(REFAULT_OPEN_BUFFERED_WRITES));
+        let file = options.open(&path).map_err(open_failure)?;
         // SAFETY: as above, and it is not null.
         unsafe { give(out, FILES.put(file), "the file") }
     })
@@ -348,6 +360,9 @@ pub extern "C" fn refault_file_truncate(file: refault_file, bytes: u64) -> refau
         let file = FILES.find(file)?;
         if i64::try_from(bytes).is_err() {
             return Err(Failure::argument(format!("no file can have {bytes} bytes")));
+        }
+        if !file.is_writable() {
+            return Err(not_for_writing("cannot set the length: the file was opened for reading only".into()));
         }
         file.set_len(bytes).map_err(|error| Failure::system(&error, format!("cannot set the length: {error}")))
     })

@@ -1,4 +1,4 @@
-//! A file that is read past the kernel's page cache and written into it: the kernel gathers what is written, and writes
+//! What the kernel's page cache is given of a file that is read past it: it gathers what is written, and writes
 //! it to the device many pages at a time, at the latest when it is to be durable.
 //!
 //! For a program that writes many single pages between two syncs, as a database does. When a write returns, the kernel has
@@ -11,18 +11,12 @@
 //! to drop it, by and by ([`KEPT`]). Cost: a copy of each page, and one system call per [`KEPT`] pages and run of them.
 
 use std::fs::File;
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io;
 use std::num::NonZero;
-use std::os::fd::{AsRawFd, BorrowedFd};
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 
 use refault_store::PAGE_SIZE;
 
-use crate::backing::{Backing, DirectFile, ReadPiece};
-use crate::error::OpenError;
-use crate::file::{CachedFile, PageCache};
 use crate::spans::Spans;
 
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -33,144 +27,67 @@ const KEPT: u64 = 256;
 /// Runs of pages that are remembered: beyond these, gaps between them are dropped too.
 const MAX_RUNS: usize = 4096;
 
-struct BufferedWrites {
-    direct: DirectFile,
-    /// None where the file can only be read.
-    writes: Option<File>,
-    written: Mutex<Written>,
-}
+/// What the kernel was given of a file since it was last told to drop what it has.
+#[derive(Debug, Default)]
+pub(crate) struct Copies(Mutex<Written>);
 
-/// What the kernel was given since it was last told to drop what it has.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Written {
     runs: Spans,
     pages: u64,
 }
 
-impl PageCache {
-    /// As [`PageCache::open`], but what is written goes through the kernel's page cache: [`CachedFile::write_at`] returns
-    /// when the kernel has it, which writes it to the device when it sees fit, at the latest at [`CachedFile::sync`]. So
-    /// many small writes between two syncs cost about what they cost without direct I/O. Until a sync the kernel holds a copy,
-    /// which does not count in this cache's memory; without a sync it holds it until it wants the memory.
-    ///
-    /// # Errors
-    /// See [`OpenError`].
-    pub fn open_with_buffered_writes(&self, path: &Path) -> Result<CachedFile, OpenError> {
-        let backing = BufferedWrites::open(path)?;
-        self.attach(Box::new(backing)).map_err(|error| OpenError::Io { path: path.to_owned(), error })
-    }
-}
-
-impl BufferedWrites {
-    fn open(path: &Path) -> Result<BufferedWrites, OpenError> {
-        let direct = DirectFile::open(path)?;
-        let failed = |error| OpenError::Io { path: path.to_owned(), error };
-        let writes = direct.is_writable().and_then(|is| is.then(|| for_writing(&direct, path)).transpose());
-        let writes = writes.map_err(failed)?;
-        Ok(BufferedWrites { direct, writes, written: Mutex::default() })
+impl Copies {
+    fn lock(&self) -> MutexGuard<'_, Written> {
+        self.0.lock().expect("invariant: nothing panics under this lock")
     }
 
-    fn written(&self) -> MutexGuard<'_, Written> {
-        self.written.lock().expect("invariant: nothing panics under this lock")
-    }
-
-    fn sync_by(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        // What is written meanwhile belongs to the next one.
-        let durable = {
-            let mut written = self.written();
-            if written.pages < KEPT { None } else { Some(std::mem::take(&mut *written).runs) }
-        };
-        let outcome = sync();
-        let failed = outcome.is_err().then(|| std::mem::take(&mut *self.written()).runs);
-        // After a failure all of it: the kernel takes what it could not write for written, and the device has something else.
-        durable.into_iter().chain(failed).for_each(|runs| self.drop_copies(runs));
-        outcome
-    }
-
-    /// Has the kernel drop what it has of pages; what is not on the device yet stays.
-    fn drop_copies(&self, mut runs: Spans) {
-        runs.coarsen(MAX_RUNS);
-        for run in runs.iter() {
-            let bytes = NonZero::new((run.end - run.start).saturating_mul(PAGE));
-            // Only memory is at stake.
-            let _ = rustix::fs::fadvise(self.direct.file(), run.start * PAGE, bytes, rustix::fs::Advice::DontNeed);
-        }
-    }
-}
-
-/// The same file once more, for buffered writes: by the descriptor, so that it is the same whatever has its name by now.
-fn for_writing(direct: &DirectFile, path: &Path) -> io::Result<File> {
-    let by_descriptor = format!("/proc/self/fd/{}", direct.file().as_raw_fd());
-    match File::options().write(true).open(by_descriptor) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        outcome => return outcome,
-    }
-    // No /proc.
-    let writes = File::options().write(true).open(path)?;
-    let (one, other) = (writes.metadata()?, direct.file().metadata()?);
-    if (one.dev(), one.ino()) != (other.dev(), other.ino()) {
-        return Err(io::Error::other("another file got the name while it was opened"));
-    }
-    Ok(writes)
-}
-
-impl Backing for BufferedWrites {
-    fn read(&self, into: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
-        self.direct.read(into, offset)
-    }
-
-    fn read_many(&self, pieces: &mut [ReadPiece<'_>]) -> Vec<io::Result<usize>> {
-        self.direct.read_many(pieces)
-    }
-
-    fn write(&self, from: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
-        let Some(writes) = &self.writes else { return self.direct.write(from, offset) };
-        let bytes = self.direct.write_by(writes, from, offset)?;
-        let mut written = self.written();
-        written.runs.insert(offset / PAGE..(offset + bytes as u64).div_ceil(PAGE));
-        written.pages += (bytes as u64).div_ceil(PAGE);
+    /// The kernel was given so many bytes from `offset` on.
+    pub(crate) fn written(&self, offset: u64, bytes: u64) {
+        let mut written = self.lock();
+        written.runs.insert(offset / PAGE..(offset + bytes).div_ceil(PAGE));
+        written.pages += bytes.div_ceil(PAGE);
         // Far more than there are in a file that is synced now and then.
         if written.runs.len() > 2 * MAX_RUNS {
             written.runs.coarsen(MAX_RUNS);
         }
-        Ok(bytes)
     }
 
-    fn takes_any_length(&self) -> bool {
-        self.writes.is_some()
+    /// Has the device make the file durable, and then the kernel drop what it was given.
+    pub(crate) fn sync_by(&self, file: &File, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        // What is written meanwhile belongs to the next one.
+        let durable = {
+            let mut written = self.lock();
+            if written.pages < KEPT { None } else { Some(std::mem::take(&mut *written).runs) }
+        };
+        let outcome = sync();
+        let failed = outcome.is_err().then(|| std::mem::take(&mut *self.lock()).runs);
+        // After a failure all of it: the kernel takes what it could not write for written, and the device has something else.
+        durable.into_iter().chain(failed).for_each(|runs| drop_copies(file, runs));
+        outcome
     }
+}
 
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.direct.descriptor()
-    }
-
-    fn read_ahead(&self) -> Option<u32> {
-        self.direct.read_ahead()
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        // By any descriptor: what is durable is the file.
-        self.sync_by(|| self.direct.sync())
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.direct.len()
-    }
-
-    fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.direct.set_len(bytes)
-    }
-
-    fn take_change(&self) -> io::Result<bool> {
-        self.direct.take_change()
+/// Has the kernel drop what it has of pages; what is not on the device yet stays.
+fn drop_copies(file: &File, mut runs: Spans) {
+    runs.coarsen(MAX_RUNS);
+    for run in runs.iter() {
+        let bytes = NonZero::new((run.end - run.start).saturating_mul(PAGE));
+        // Only memory is at stake.
+        let _ = rustix::fs::fadvise(file, run.start * PAGE, bytes, rustix::fs::Advice::DontNeed);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{IoSlice, IoSliceMut};
+
     use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
     use super::*;
+    use crate::backing::Backing;
+    use crate::direct::{DirectFile, Rights};
+    use crate::error::OpenError;
 
     /// Whether the kernel's page cache has a page. It may read it along when it has not.
     fn is_cached(file: &File, page: u64) -> bool {
@@ -186,17 +103,19 @@ mod tests {
             .expect("a directory");
         let path = directory.path().join("data");
         std::fs::write(&path, vec![1; 300 * PAGE_SIZE]).expect("writes");
-        let file = match BufferedWrites::open(&path) {
+        let file = match DirectFile::open_as(&path, Rights::Write, true) {
             Err(OpenError::NoDirect(path)) => {
                 return refault_testing::skip(format_args!("no direct I/O at {}", path.display()));
             }
             opened => opened.expect("opens"),
         };
+        let (direct, copies) = file.parts();
+        let copies = copies.expect("the kernel gathers");
         let other = File::open(&path).expect("opens");
         file.sync().expect("syncs");
         let mut all = Spans::default();
         all.insert(0..300);
-        file.drop_copies(all);
+        drop_copies(direct, all);
         assert!(!is_cached(&other, 200), "the test is to begin without");
 
         let broken = || Err(io::Error::from_raw_os_error(5));
@@ -206,16 +125,16 @@ mod tests {
         // They are on the device, so that the kernel may drop them; so few stay.
         file.sync().expect("syncs");
         assert!(is_cached(&other, 200) && is_cached(&other, 202));
-        file.sync_by(broken).expect_err("as it is told");
+        copies.sync_by(direct, broken).expect_err("as it is told");
         assert!(!is_cached(&other, 202), "a reader would find what the device may not have");
 
         // What was written while the sync was under way goes too.
-        file.sync_by(|| {
+        let sync = || {
             file.write(&[IoSlice::new(&[3; PAGE_SIZE])], 204 * PAGE).expect("writes");
-            file.direct.sync().expect("syncs");
+            direct.sync_data().expect("syncs");
             broken()
-        })
-        .expect_err("as it is told");
+        };
+        copies.sync_by(direct, sync).expect_err("as it is told");
         assert!(!is_cached(&other, 204), "a reader would find what the device may not have");
     }
 }

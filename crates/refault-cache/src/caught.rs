@@ -8,6 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::backing::{Backing, Piece, ReadPiece};
+use crate::direct::DirectFile;
 
 /// A backing whose panics are errors.
 pub(crate) struct Caught(pub(crate) Box<dyn Backing>);
@@ -74,6 +75,10 @@ impl Backing for Caught {
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         caught(|| self.0.set_len(bytes))
+    }
+
+    fn direct(&self) -> Option<&DirectFile> {
+        self.0.direct()
     }
 
     fn take_change(&self) -> io::Result<bool> {

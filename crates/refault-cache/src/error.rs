@@ -105,4 +105,10 @@ pub enum WriteError {
     /// A page that is written in part could not be read before.
     #[error("before writing a part of a page: {0}")]
     Read(#[from] ReadError),
+    /// The file was opened for reading only (`EBADF`).
+    #[error("writing at byte {offset}: the file was opened for reading only: open it for writing")]
+    NotForWriting {
+        /// Where the write was to begin.
+        offset: u64,
+    },
 }

@@ -1,7 +1,6 @@
 //! The cache and its files, as users meet them.
 
 use std::ops::Range;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -10,11 +9,12 @@ use refault_core::PageId;
 use refault_store::PAGE_SIZE;
 
 use crate::background::Background;
-use crate::backing::{Backing, DirectFile};
+use crate::backing::Backing;
 use crate::buffers::Buffers;
 use crate::compressed::Pool;
+use crate::direct::Rights;
 use crate::engine::Engine;
-use crate::error::{MakeError, OpenError};
+use crate::error::MakeError;
 use crate::fill::{End, submit};
 use crate::forks::Origin;
 use crate::opened::Opened;
@@ -114,22 +114,21 @@ impl PageCache {
         Ok(PageCache(shared))
     }
 
-    /// Opens a file, which must exist, with direct I/O: for reading and writing, or for reading only where writing is
-    /// not allowed. While it is open, only this cache should write to it.
-    ///
-    /// # Errors
-    /// See [`OpenError`].
-    pub fn open(&self, path: &Path) -> Result<CachedFile, OpenError> {
-        let backing = DirectFile::open(path)?;
-        self.attach(Box::new(backing)).map_err(|error| OpenError::Io { path: path.to_owned(), error })
-    }
-
     /// Puts the cache above anything that can be read and written in pages.
     ///
     /// # Errors
     /// What asking for the length says, and if that is more than a file can have.
     pub fn attach(&self, backing: Box<dyn Backing>) -> std::io::Result<CachedFile> {
-        self.0.origin.check()?;
+        self.check()?;
+        self.attach_as(backing, Rights::Write)
+    }
+
+    /// Fails in a child of the process that made the cache.
+    pub(crate) fn check(&self) -> std::io::Result<()> {
+        self.0.origin.check()
+    }
+
+    pub(crate) fn attach_as(&self, backing: Box<dyn Backing>, rights: Rights) -> std::io::Result<CachedFile> {
         let length = length_of(&*backing)?;
         let read_ahead = self.0.read_ahead(&*backing);
         let mut engine = self.0.engine();
@@ -153,6 +152,7 @@ impl PageCache {
             origin: self.0.origin,
             table: self.0.table.clone(),
             opened,
+            rights,
             unread,
             read_ahead,
             advice: AtomicU32::new(Advice::Normal as u32),
@@ -189,6 +189,8 @@ pub struct CachedFile {
     pub(crate) opened: Arc<Opened>,
     /// The file's, where readers have it at hand.
     pub(crate) number: u32,
+    /// What may be done with it.
+    pub(crate) rights: Rights,
     /// The process that has opened it.
     pub(crate) origin: Origin,
     /// Where pages are.
@@ -318,10 +320,11 @@ impl CachedFile {
     /// if it was under way already, [`crate::ReadError::Short`].
     ///
     /// # Errors
-    /// The system's; the length is what it was then. Cost: every page from the lower of both lengths on leaves the
+    /// The system's, and `EBADF` if the file was opened for reading only; the length is what it was then. Cost: every page from the lower of both lengths on leaves the
     /// cache.
     pub fn set_len(&self, bytes: u64) -> std::io::Result<()> {
         self.origin.check()?;
+        self.for_writing()?;
         let last = |length: u64| length.min(bytes) / PAGE;
         let _alone = loop {
             let alone = self.opened.resizing.write().expect("invariant: nothing panics under this lock");

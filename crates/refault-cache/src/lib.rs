@@ -60,6 +60,7 @@ mod buffers;
 mod caught;
 mod changes;
 mod compressed;
+mod direct;
 mod dirty;
 mod engine;
 mod error;
@@ -67,6 +68,7 @@ mod file;
 mod fill;
 mod forks;
 mod groups;
+mod open;
 mod opened;
 mod options;
 mod pages;
@@ -95,9 +97,11 @@ pub(crate) mod sync {
     pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
 }
 
-pub use backing::{Backing, DirectFile, Piece, ReadPiece};
+pub use backing::{Backing, Piece, ReadPiece};
+pub use direct::DirectFile;
 pub use error::{MakeError, OpenError, ReadError, WriteError};
 pub use file::{Advice, CachedFile, PageCache};
+pub use open::OpenOptions;
 pub use options::{CacheOptions, CacheReport, DEFAULT_POLICY, IoEngine, WhatIf, WouldMiss, WriteBack};
 pub use read::Pinned;
 pub use read_async::Reading;

@@ -51,6 +51,10 @@ impl CachedFile {
             return Ok(());
         }
         self.origin.check().map_err(|error| WriteError::Io { offset, error })?;
+        if !self.is_writable() {
+            return Err(WriteError::NotForWriting { offset });
+        }
+        self.for_writing().map_err(|error| WriteError::Io { offset, error })?;
         offset.checked_add(buffer.len() as u64).ok_or(ReadError::TooManyPages)?;
         let limits = self.shared.limits.as_ref().filter(|_| !self.writes_through());
         let at_once = limits.map_or(AT_ONCE, |limits| (limits.most as usize / 2).clamp(1, AT_ONCE));

@@ -195,7 +195,7 @@ fn a_direct_file_keeps_its_length_and_bytes() {
     let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
     std::fs::write(file.path(), vec![7u8; 10_000]).expect("writes");
     let cache = cache(64, "mglru", Some(0.1));
-    let cached = match cache.open(file.path()) {
+    let cached = match cache.options().write(true).open(file.path()) {
         Ok(cached) => cached,
         Err(OpenError::NoDirect(path)) => {
             refault_testing::skip_required(format_args!("no direct I/O at {}", path.display()));
@@ -267,7 +267,7 @@ fn a_direct_file_gets_what_was_written_back() {
     std::fs::write(file.path(), &expected).expect("writes");
     let options = CacheOptions { memory: 1 << 20, write_back: Some(WriteBack::default()), ..CacheOptions::default() };
     let cache = PageCache::new(&options).expect("a cache");
-    let cached = match cache.open(file.path()) {
+    let cached = match cache.options().write(true).open(file.path()) {
         Ok(cached) => cached,
         Err(OpenError::NoDirect(path)) => {
             refault_testing::skip_required(format_args!("no direct I/O at {}", path.display()));
@@ -295,7 +295,7 @@ fn changes_by_others_are_told_from_own_writes() {
     std::fs::write(path.path(), vec![1u8; 10 * PAGE]).expect("writes");
     for write_back in [None, Some(WriteBack::default())] {
         let cache = PageCache::new(&CacheOptions { write_back, ..CacheOptions::default() }).expect("a cache");
-        let file = match cache.open(path.path()) {
+        let file = match cache.options().write(true).open(path.path()) {
             Ok(file) => file,
             Err(OpenError::NoDirect(path)) => {
                 refault_testing::skip(format!("{} does no direct I/O", path.display()));

@@ -251,7 +251,7 @@ fn over_a_file(
         }
         Err(error) => panic!("{error}"),
     };
-    match cache.open(file.path()) {
+    match cache.options().write(true).open(file.path()) {
         Ok(cached) => Some((cache, Arc::new(cached), file)),
         Err(OpenError::NoDirect(path)) => {
             refault_testing::skip_required(format_args!("no direct I/O at {}", path.display()));

@@ -84,12 +84,6 @@ fn refused<T>() -> io::Result<T> {
     Err(io::Error::from_raw_os_error(5))
 }
 
-fn byte(file: &CachedFile, at: u64) -> Option<u8> {
-    let mut seen = [0];
-    let bytes = file.read_at(&mut seen, at).expect("reads");
-    (bytes == 1).then_some(seen[0])
-}
-
 const AT: u64 = 2 * PAGE as u64;
 
 /// Readers stay below the new length while the system is asked for it. What they bring in then ends there.
@@ -281,19 +275,8 @@ fn a_block_device_is_written_to_its_end_that_lies_within_a_page() {
     };
     for options in [None, Some(WriteBack::default())] {
         let cache = PageCache::new(&CacheOptions { write_back: options, ..CacheOptions::default() }).expect("a cache");
-        let file = cache.open(device.0.as_ref()).expect("opens");
+        let file = cache.options().write(true).open(device.0.as_ref()).expect("opens");
         assert_eq!(file.len(), SECTORS);
         is_written_to_its_end(&file, || std::fs::read(&device.0).expect("reads"));
-    }
-}
-
-/// A program that runs can be read.
-#[test]
-fn a_file_that_a_program_runs_from_is_opened_for_reading() {
-    let cache = cache(64, "lru", None);
-    match cache.open(&std::env::current_exe().expect("this runs")) {
-        Ok(file) => assert_eq!(byte(&file, 1), Some(b'E')),
-        Err(refault_cache::OpenError::NoDirect(_)) => refault_testing::skip("no direct I/O here"),
-        Err(error) => panic!("{error}"),
     }
 }

@@ -35,8 +35,15 @@ static void files(void) {
     CHECK(refault_file_open(cache, "/no/such/file", &file) == REFAULT_SYSTEM && refault_error_number() == ENOENT);
     CHECK(refault_file_open(cache, NULL, &file) == REFAULT_BAD_ARGUMENT);
     CHECK(refault_file_open(12345, path, &file) == REFAULT_BAD_HANDLE);
-    CHECK(refault_file_open_with_buffered_writes(12345, path, &file) == REFAULT_BAD_HANDLE);
-    CHECK(refault_file_open_with_buffered_writes(cache, path, &file) == REFAULT_OK);
+    CHECK(refault_file_open_with(12345, path, 0, &file) == REFAULT_BAD_HANDLE);
+    CHECK(refault_file_open_with(cache, path, 64, &file) == REFAULT_BAD_ARGUMENT && file == 0);
+    CHECK(refault_file_open_with(cache, path, 0, &file) == REFAULT_OK);
+    CHECK(refault_file_write(file, "x", 1, 0) == REFAULT_SYSTEM && refault_error_number() == EBADF);
+    CHECK(strstr(refault_error_message(), "opened for reading only") != NULL);
+    CHECK(refault_file_truncate(file, 1) == REFAULT_SYSTEM && refault_error_number() == EBADF);
+    CHECK(refault_file_sync(file) == REFAULT_OK && refault_file_close(file) == REFAULT_OK);
+    const uint32_t gathered = REFAULT_OPEN_WRITE | REFAULT_OPEN_BUFFERED_WRITES;
+    CHECK(refault_file_open_with(cache, path, gathered, &file) == REFAULT_OK);
     CHECK(refault_file_read(file, buffer, 7, 999990, &read) == REFAULT_OK && read == 7);
     CHECK(refault_file_write(file, "through", 7, 999990) == REFAULT_OK);
     FILE *kernels = fopen(path, "r"); /* which has it at once */

@@ -8,7 +8,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use refault_cache::{Backing, CacheOptions, PageCache};
+use refault_cache::{Backing, CacheOptions, CachedFile, PageCache};
 use refault_core::policy::registry::{self, FrontEnd};
 pub use refault_testing::Random;
 
@@ -170,4 +170,11 @@ pub fn compressing_cache(pages: u64, policy: &str, keep_evicted: Option<f64>, co
     let memory = ((pages * PAGE as u64) as f64 / (1.0 - compressed.unwrap_or(0.0))).ceil() as u64;
     let options = CacheOptions { memory, policy: policy.into(), keep_evicted, compressed, ..CacheOptions::default() };
     PageCache::new(&options).expect("a cache")
+}
+
+/// The byte at a place, if the file reaches there.
+pub fn byte(file: &CachedFile, at: u64) -> Option<u8> {
+    let mut seen = [0];
+    let bytes = file.read_at(&mut seen, at).expect("reads");
+    (bytes == 1).then_some(seen[0])
 }

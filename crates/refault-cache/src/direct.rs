@@ -1,0 +1,280 @@
+//! A file of the system, read past the kernel's page cache.
+//!
+//! It is opened with the rights that were asked for: who only reads has a descriptor for reading alone, so that an overlay
+//! copies nothing up, a program that is read can run, and no lease is broken. A file that is written on demand gets a
+//! descriptor for writing with its first write.
+//!
+//! Invariant: the descriptor that reads stays the same as long as the value lives, and none is closed before: to close one
+//! would take this process's locks of the file with it (fcntl(2)).
+
+use std::fs::File;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock};
+
+use refault_store::PAGE_SIZE;
+use rustix::fs::OFlags;
+
+use crate::backing::{Backing, Piece};
+use crate::buffered::Copies;
+use crate::changes::Changes;
+use crate::error::OpenError;
+use crate::uring::Uring;
+
+/// What may be done with a file that is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Rights {
+    /// It is read.
+    #[default]
+    Read,
+    /// It is read, and written from the first write on.
+    OnDemand,
+    /// It is read and written.
+    Write,
+}
+
+/// A file without the kernel's page cache. Several writes at once, and reads that no call waits for, go
+/// through io_uring where the kernel has it.
+#[derive(Debug)]
+pub struct DirectFile {
+    /// What reads.
+    file: File,
+    /// Whether that writes as well.
+    is_writable: bool,
+    /// What writes where that does not, or where the kernel is to gather what is written.
+    writer: OnceLock<File>,
+    /// Held while that is opened.
+    opening: Mutex<()>,
+    /// What the kernel has of the file, if it is to gather what is written.
+    copies: Option<Copies>,
+    path: PathBuf,
+    /// Its length is its own, and no whole number of pages maybe.
+    is_device: bool,
+    changes: Changes,
+    /// With the first writes that go together. None where the kernel gives none: pieces are written one after the other.
+    ring: OnceLock<Option<Uring>>,
+}
+
+impl DirectFile {
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    /// [`OpenError::NoFile`] for what has no pages, [`OpenError::NoDirect`] where the file system does not do direct I/O,
+    /// and the system's.
+    pub fn open(path: &Path) -> Result<DirectFile, OpenError> {
+        DirectFile::open_as(path, Rights::Read, false)
+    }
+
+    /// Opens a file for reading and writing.
+    ///
+    /// # Errors
+    /// As of [`DirectFile::open`].
+    pub fn open_for_writing(path: &Path) -> Result<DirectFile, OpenError> {
+        DirectFile::open_as(path, Rights::Write, false)
+    }
+
+    /// Opens a file; what is written goes through the kernel's page cache if it is to gather that.
+    pub(crate) fn open_as(path: &Path, rights: Rights, gathers: bool) -> Result<DirectFile, OpenError> {
+        let failed = |error| OpenError::Io { path: path.to_owned(), error };
+        let is_writable = rights == Rights::Write && !gathers;
+        let file = open_direct(path, is_writable)?;
+        let is_device = file.metadata().map_err(failed)?.file_type().is_block_device();
+        let changes = Changes::new(&file).map_err(failed)?;
+        let direct = DirectFile {
+            file,
+            is_writable,
+            writer: OnceLock::new(),
+            opening: Mutex::default(),
+            copies: gathers.then(Copies::default),
+            path: path.to_owned(),
+            is_device,
+            changes,
+            ring: OnceLock::new(),
+        };
+        if rights == Rights::Write {
+            direct.become_writable().map_err(failed)?;
+        }
+        Ok(direct)
+    }
+
+    /// What reads, and what the kernel has of the file, if it gathers what is written.
+    #[cfg(test)]
+    pub(crate) fn parts(&self) -> (&File, Option<&Copies>) {
+        (&self.file, self.copies.as_ref())
+    }
+
+    /// Sees to it that there is a descriptor for writing.
+    pub(crate) fn become_writable(&self) -> io::Result<()> {
+        if self.is_writable || self.writer.get().is_some() {
+            return Ok(());
+        }
+        let _one = self.opening.lock().expect("invariant: nothing panics under this lock");
+        if self.writer.get().is_none() {
+            let flags = if self.copies.is_some() { OFlags::empty() } else { OFlags::DIRECT };
+            let writer = self.reopened(flags)?;
+            self.writer.get_or_init(|| writer);
+        }
+        Ok(())
+    }
+
+    /// The same file once more, for writing: by the descriptor, so that it is the same whatever has its name by now.
+    fn reopened(&self, flags: OFlags) -> io::Result<File> {
+        let mut options = File::options();
+        options.read(true).write(true).custom_flags(flags.bits() as i32);
+        match options.open(format!("/proc/self/fd/{}", self.file.as_raw_fd())) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            outcome => return outcome,
+        }
+        // No /proc.
+        let again = options.open(&self.path)?;
+        let (one, other) = (again.metadata()?, self.file.metadata()?);
+        if (one.dev(), one.ino()) != (other.dev(), other.ino()) {
+            return Err(io::Error::other("another file has its name by now"));
+        }
+        Ok(again)
+    }
+
+    /// What writes.
+    fn writer(&self) -> io::Result<&File> {
+        let own = self.is_writable.then_some(&self.file);
+        self.writer.get().or(own).ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))
+    }
+}
+
+/// Opens what has bytes at places, past the kernel's page cache.
+fn open_direct(path: &Path, write: bool) -> Result<File, OpenError> {
+    let failed = |error| OpenError::Io { path: path.to_owned(), error };
+    let open = |flags: OFlags| File::options().read(true).write(write).custom_flags(flags.bits() as i32).open(path);
+    // A pipe without a writer would keep us waiting.
+    let opened = match open(OFlags::DIRECT | OFlags::NONBLOCK) {
+        // Another program has a lease of the file, which it is asked to give up: that is waited for, as by any open(2).
+        Err(error) if error.kind() == ErrorKind::WouldBlock && path.is_file() => open(OFlags::DIRECT),
+        outcome => outcome,
+    };
+    match opened {
+        Ok(file) => {
+            if !is_file(file.metadata().map_err(failed)?.file_type()) {
+                return Err(OpenError::NoFile(path.to_owned()));
+            }
+            // io_uring would take it for a wish not to wait for the device.
+            let flags = rustix::fs::fcntl_getfl(&file).map_err(|error| failed(error.into()))?;
+            rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK).map_err(|error| failed(error.into()))?;
+            Ok(file)
+        }
+        Err(error) if error.kind() == ErrorKind::InvalidInput => {
+            let is_file = std::fs::metadata(path).is_ok_and(|metadata| is_file(metadata.file_type()));
+            Err(if is_file { OpenError::NoDirect } else { OpenError::NoFile }(path.to_owned()))
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Whether it has bytes at places.
+fn is_file(kind: std::fs::FileType) -> bool {
+    kind.is_file() || kind.is_block_device()
+}
+
+/// Pages that the kernel reads ahead of a reader of a file, or of a block device, at most.
+fn read_ahead(stat: &rustix::fs::Stat) -> Option<u32> {
+    let is_device = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::BlockDevice;
+    let device = if is_device { stat.st_rdev } else { stat.st_dev };
+    let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    // A partition has its disk's, and what is no block device a number of its own.
+    let places = [
+        format!("/sys/class/bdi/{device}/read_ahead_kb"),
+        format!("/sys/dev/block/{device}/queue/read_ahead_kb"),
+        format!("/sys/dev/block/{device}/../queue/read_ahead_kb"),
+    ];
+    let text = places.iter().find_map(|place| std::fs::read_to_string(place).ok())?;
+    Some((text.trim().parse::<u64>().ok()? * 1024 / PAGE_SIZE as u64).min(u64::from(u32::MAX)) as u32)
+}
+
+impl Backing for DirectFile {
+    fn read(&self, into: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
+        Ok(rustix::io::preadv(&self.file, into, offset)?)
+    }
+
+    fn write(&self, from: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        let writer = self.writer()?;
+        let bytes = self.changes.during(&self.file, || rustix::io::pwritev(writer, from, offset))?;
+        if let Some(copies) = &self.copies {
+            copies.written(offset, bytes as u64);
+        }
+        Ok(bytes)
+    }
+
+    /// A device takes whole sectors, which its last page may have a few of, and the kernel's page cache anything. A file that
+    /// is no whole number of sectors long is written in whole pages.
+    fn takes_any_length(&self) -> bool {
+        self.is_device || self.copies.is_some()
+    }
+
+    fn write_many(&self, pieces: &[Piece<'_>]) -> Vec<io::Result<usize>> {
+        let one_by_one = || pieces.iter().map(|(slices, offset)| self.write(slices, *offset)).collect();
+        let together = pieces.len() > 1 && self.copies.is_none();
+        let ring = if together { self.ring.get_or_init(|| Uring::new().ok()).as_ref() } else { None };
+        match (ring, self.writer()) {
+            (Some(ring), Ok(writer)) => {
+                let written = self.changes.during(&self.file, || ring.write(writer.as_fd(), pieces));
+                written.unwrap_or_else(one_by_one)
+            }
+            _ => one_by_one(),
+        }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
+
+    fn read_ahead(&self) -> Option<u32> {
+        read_ahead(&rustix::fs::fstat(&self.file).ok()?)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        // By any descriptor: what is durable is the file.
+        match &self.copies {
+            Some(copies) => copies.sync_by(&self.file, || self.file.sync_data()),
+            None => self.file.sync_data(),
+        }
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        // Block devices have no length of their own.
+        io::Seek::seek(&mut &self.file, io::SeekFrom::End(0))
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        let writer = self.writer()?;
+        self.changes.during(&self.file, || writer.set_len(bytes))
+    }
+
+    fn direct(&self) -> Option<&DirectFile> {
+        Some(self)
+    }
+
+    fn take_change(&self) -> io::Result<bool> {
+        self.changes.take(&self.file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_device_is_read_ahead_as_it_says_and_not_as_what_its_node_lies_on() {
+        let mut seen = 0;
+        for disk in std::fs::read_dir("/sys/block").into_iter().flatten().flatten() {
+            let (node, queue) = (Path::new("/dev").join(disk.file_name()), disk.path().join("queue/read_ahead_kb"));
+            let (Ok(stat), Ok(kib)) = (rustix::fs::stat(&node), std::fs::read_to_string(queue)) else { continue };
+            let kib: u32 = kib.trim().parse().expect("a number");
+            assert_eq!(read_ahead(&stat), Some(kib * 1024 / PAGE_SIZE as u32), "{}", node.display());
+            seen += 1;
+        }
+        if seen == 0 {
+            refault_testing::skip("no block device is to be seen");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! A file is opened with the rights that were asked for, and with no more, whatever lies below.
+
+mod common;
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::*;
+use refault_cache::{CachedFile, OpenError, PageCache, WriteError};
+use rustix::fs::OFlags;
+
+const EBADF: i32 = libc::EBADF;
+
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory")
+}
+
+fn a_cache() -> PageCache {
+    cache(64, "lru", None)
+}
+
+/// Opens what must be there, where there is direct I/O.
+fn opened(outcome: Result<CachedFile, OpenError>) -> Option<CachedFile> {
+    match outcome {
+        Err(OpenError::NoDirect(path)) => {
+            refault_testing::skip_required(format_args!("no direct I/O at {}", path.display()));
+            None
+        }
+        outcome => Some(outcome.expect("opens")),
+    }
+}
+
+/// Flags of this process's descriptors of a file.
+fn flags_below(path: &Path) -> Vec<OFlags> {
+    let path = path.canonicalize().expect("it is there");
+    let mut flags = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fd").expect("proc").flatten() {
+        if std::fs::read_link(entry.path()).is_ok_and(|target| target == path) {
+            let info = Path::new("/proc/self/fdinfo").join(entry.file_name());
+            let text = std::fs::read_to_string(info).unwrap_or_default();
+            let line = text.lines().find_map(|line| line.strip_prefix("flags:")).expect("flags").trim().to_owned();
+            flags.push(OFlags::from_bits_retain(u32::from_str_radix(&line, 8).expect("octal")));
+        }
+    }
+    flags
+}
+
+/// How many of them may write.
+fn writers_below(path: &Path) -> usize {
+    flags_below(path).iter().filter(|flags| flags.intersects(OFlags::WRONLY | OFlags::RDWR)).count()
+}
+
+/// What is mounted, as long as this lives.
+struct Mounted(PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+fn mount(arguments: &[&str], at: &Path) -> Option<Mounted> {
+    std::fs::create_dir_all(at).expect("a directory");
+    let output = Command::new("mount").args(arguments).arg(at).output();
+    if !output.is_ok_and(|output| output.status.success()) {
+        refault_testing::skip("nothing can be mounted here");
+        return None;
+    }
+    Some(Mounted(at.to_owned()))
+}
+
+/// An overlay whose lower layer has one file of `bytes` bytes; its upper layer lies in `upper`.
+fn overlay(home: &Path, upper: &Path, bytes: usize) -> Option<(Mounted, PathBuf)> {
+    let lower = home.join("lower");
+    std::fs::create_dir_all(&lower).expect("a directory");
+    std::fs::write(lower.join("data"), vec![7; bytes]).expect("writes");
+    let (top, work) = (upper.join("top"), upper.join("work"));
+    std::fs::create_dir_all(&top).and_then(|()| std::fs::create_dir_all(&work)).expect("directories");
+    let options = format!("lowerdir={},upperdir={},workdir={}", lower.display(), top.display(), work.display());
+    let merged = home.join("merged");
+    let mounted = mount(&["-t", "overlay", "overlay", "-o", &options], &merged)?;
+    Some((mounted, merged.join("data")))
+}
+
+#[test]
+fn who_reads_has_no_descriptor_for_writing_and_who_writes_has_one() {
+    let directory = directory();
+    let path = directory.path().join("data");
+    std::fs::write(&path, vec![1; 3 * PAGE + 5]).expect("writes");
+    let cache = a_cache();
+    let Some(reader) = opened(cache.open(&path)) else { return };
+    assert_eq!((byte(&reader, 0), flags_below(&path).len(), writers_below(&path)), (Some(1), 1, 0));
+    drop(reader);
+    for buffered in [false, true] {
+        let demand = cache.options().write_on_demand(true).buffered_writes(buffered).open(&path).expect("opens");
+        assert_eq!((byte(&demand, 0), writers_below(&path)), (Some(1), 0), "nothing is written yet");
+        demand.write_at(&[2; 5], 3).expect("writes");
+        demand.set_len(3 * PAGE as u64 + 6).expect("lengthens");
+        demand.sync().expect("syncs");
+        assert_eq!(writers_below(&path), 1);
+        drop(demand);
+        assert_eq!(std::fs::read(&path).expect("reads")[..9], [1, 1, 1, 2, 2, 2, 2, 2, 1]);
+        assert!(flags_below(&path).is_empty(), "closed");
+
+        let writer = cache.options().write(true).buffered_writes(buffered).open(&path).expect("opens");
+        assert_eq!(writers_below(&path), 1);
+        writer.set_len(3 * PAGE as u64 + 5).expect("cuts");
+        writer.write_at(&[1; 9], 0).expect("writes");
+        assert_eq!(writers_below(&path), 1);
+    }
+}
+
+#[test]
+fn a_write_through_a_handle_for_reading_is_refused_in_words() {
+    let directory = directory();
+    let path = directory.path().join("data");
+    std::fs::write(&path, vec![1; 100]).expect("writes");
+    let Some(reader) = opened(a_cache().open(&path)) else { return };
+    let error = reader.write_at(&[2], 50).expect_err("it is for reading");
+    assert!(matches!(error, WriteError::NotForWriting { offset: 50 }), "{error:?}");
+    assert!(error.to_string().contains("opened for reading only"), "{error}");
+    assert_eq!(reader.set_len(5).expect_err("it is for reading").raw_os_error(), Some(EBADF));
+    reader.sync().expect("there is nothing to be done");
+    drop(reader);
+    assert_eq!(std::fs::read(&path).expect("reads"), vec![1; 100]);
+}
+
+#[test]
+fn a_read_copies_nothing_up_in_an_overlay_and_a_write_does() {
+    let home = directory();
+    let upper = home.path().join("upper");
+    let Some((_mounted, path)) = overlay(home.path(), &upper, 1 << 20) else { return };
+    let (cache, copy) = (a_cache(), upper.join("top/data"));
+    let Some(reader) = opened(cache.open(&path)) else { return };
+    assert_eq!(byte(&reader, 5), Some(7));
+    drop(reader);
+    let demand = cache.options().write_on_demand(true).open(&path).expect("opens");
+    assert_eq!(byte(&demand, 5), Some(7));
+    assert!(!copy.exists(), "reading has copied the file up");
+    demand.write_at(&[8], 5).expect("writes");
+    demand.sync().expect("syncs");
+    assert!(copy.exists());
+    assert_eq!((byte(&demand, 5), byte(&demand, 6)), (Some(8), Some(7)));
+    demand.reload().expect("reloads");
+    assert_eq!((byte(&demand, 5), byte(&demand, 6)), (Some(8), Some(7)), "the descriptor that reads sees it");
+    drop(demand);
+    assert_eq!(std::fs::read(&copy).expect("reads")[4..7], [7, 8, 7]);
+    assert_eq!(std::fs::read(home.path().join("lower/data")).expect("reads")[5], 7);
+}
+
+#[test]
+fn a_file_of_an_overlay_is_read_where_the_upper_layer_is_full() {
+    let home = directory();
+    // 1 MiB, of a file of 4.
+    let upper = home.path().join("upper");
+    let Some(_tmpfs) = mount(&["-t", "tmpfs", "-o", "size=1m", "tmpfs"], &upper) else { return };
+    let Some((_mounted, path)) = overlay(home.path(), &upper, 4 << 20) else { return };
+    let cache = a_cache();
+    let Some(reader) = opened(cache.open(&path)) else { return };
+    assert_eq!(byte(&reader, (4 << 20) - 1), Some(7));
+    drop(reader);
+    let demand = cache.options().write_on_demand(true).open(&path).expect("opens");
+    assert_eq!(byte(&demand, 5), Some(7));
+    let error = demand.write_at(&[8], 5).expect_err("there is no room for a copy");
+    assert!(matches!(&error, WriteError::Io { error, .. } if error.raw_os_error() == Some(libc::ENOSPC)), "{error}");
+    assert_eq!(byte(&demand, 5), Some(7));
+    assert!(matches!(cache.options().write(true).open(&path), Err(OpenError::Io { .. })));
+}
+
+#[test]
+fn a_file_on_a_read_only_mount_is_read_and_not_written() {
+    let home = directory();
+    let (from, at) = (home.path().join("from"), home.path().join("at"));
+    std::fs::create_dir(&from).expect("a directory");
+    std::fs::write(from.join("data"), vec![5; 5000]).expect("writes");
+    let Some(_bound) = mount(&["--bind", from.to_str().expect("text")], &at) else { return };
+    let remounted = Command::new("mount").args(["-o", "remount,bind,ro"]).arg(&at).status();
+    assert!(remounted.is_ok_and(|status| status.success()), "what was mounted can be made read-only");
+    let (cache, path) = (a_cache(), at.join("data"));
+    let Some(reader) = opened(cache.open(&path)) else { return };
+    assert_eq!(byte(&reader, 4999), Some(5));
+    let refused = |error: &std::io::Error| error.raw_os_error() == Some(libc::EROFS);
+    let error = cache.options().write(true).open(&path).map(drop).expect_err("nothing is written there");
+    assert!(matches!(&error, OpenError::Io { error, .. } if refused(error)), "{error}");
+    let demand = cache.options().write_on_demand(true).open(&path).expect("it can be read");
+    assert_eq!(byte(&demand, 0), Some(5));
+    let error = demand.write_at(&[1], 0).expect_err("nothing is written there");
+    assert!(matches!(&error, WriteError::Io { error, .. } if refused(error)), "{error}");
+}
+
+#[test]
+fn a_program_runs_while_it_is_read_and_is_read_while_it_runs() {
+    let directory = directory();
+    let program = directory.path().join("sleep");
+    std::fs::copy("/bin/sleep", &program).expect("a program");
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).expect("sets");
+    let cache = a_cache();
+    let Some(reader) = opened(cache.open(&program)) else { return };
+    assert_eq!(byte(&reader, 1), Some(b'E'));
+    let mut running = Command::new(&program).arg("60").spawn().expect("it runs while it is read");
+    let again = cache.open(&program).map(|file| byte(&file, 1));
+    let written = cache.options().write(true).open(&program).map(drop);
+    running.kill().and_then(|()| running.wait()).expect("it was running");
+    assert_eq!(again.expect("it is read while it runs"), Some(b'E'));
+    let busy = |error: &std::io::Error| error.raw_os_error() == Some(libc::ETXTBSY);
+    assert!(matches!(&written, Err(OpenError::Io { error, .. }) if busy(error)), "{written:?}");
+}
+
+#[test]
+fn a_leased_file_is_read_and_its_lease_stays() {
+    let directory = directory();
+    let path = directory.path().join("data");
+    std::fs::write(&path, vec![3; PAGE]).expect("writes");
+    let holder = File::open(&path).expect("opens");
+    // SAFETY: a descriptor and numbers.
+    let lease = |command, argument: i32| unsafe { libc::fcntl(holder.as_raw_fd(), command, argument) };
+    if lease(libc::F_SETLEASE, libc::F_RDLCK) != 0 {
+        return refault_testing::skip("this file system grants no leases");
+    }
+    let Some(reader) = opened(a_cache().open(&path)) else { return };
+    assert_eq!(byte(&reader, 0), Some(3));
+    assert_eq!(lease(libc::F_GETLEASE, 0), libc::F_RDLCK, "it was broken");
+}
