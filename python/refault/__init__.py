@@ -7,7 +7,7 @@ Three things, each usable alone:
   (:func:`reproduce`);
 * arrays that page themselves: :func:`zeros`, :func:`array_like`, :func:`from_file`, and :func:`budget`, which puts
   NumPy's own allocations under one;
-* cached files: :func:`open`, and an fsspec file system in :mod:`refault.fs`.
+* cached files: :func:`refault.open`, which ``from refault import *`` leaves out, and an fsspec file system in :mod:`refault.fs`.
 
 Sizes are texts as on the command line (``"25%"`` of a trace's distinct pages, ``"4096p"`` pages of 4 KiB, ``"64M"``)
 or whole numbers of bytes. Figures are those of the command ``refault``, made by the same code.
@@ -21,7 +21,8 @@ or whole numbers of bytes. Figures are those of the command ``refault``, made by
 
 from ._refault import VERSION as __version__
 from .arrays import Budget, array_like, budget, empty, from_file, full, pinned, prefetch, zeros
-from .files import Cache, CachedFile, open
+from .files import Cache, CachedFile
+from .files import open as open
 from .lab import Policy, PythonPolicy, compare, mrc, policies
 from .results import Comparison, Curves
 from .simulated import Reproduction, Scenario, example_scenario, experiments, reproduce, scenario
@@ -49,7 +50,6 @@ __all__ = [
     "from_file",
     "full",
     "mrc",
-    "open",
     "pinned",
     "policies",
     "prefetch",

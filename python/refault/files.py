@@ -5,13 +5,16 @@ from __future__ import annotations
 import atexit
 import io
 import os
+import warnings
 from os import PathLike
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 
 from . import _refault
 from .arrays import Size, _bytes
+
+_Path = Union[str, bytes, "PathLike[str]", "PathLike[bytes]"]
 
 # Requests to a store that are under way then are left where they are: Python cannot end them.
 atexit.register(_refault.end)
@@ -30,8 +33,8 @@ class Cache:
     def __init__(self, memory: Size = "64M", policy: str | None = None) -> None:
         self._native = _refault.Cache(_bytes(memory), policy)
 
-    def open(self, path: str | PathLike[str], mode: str = "rb") -> CachedFile:
-        """Opens a file, which must exist. See :func:`refault.open`."""
+    def open(self, path: _Path, mode: str = "rb") -> CachedFile:
+        """Opens a file. See :func:`refault.open`."""
         return CachedFile(self, path, mode)
 
     def stats(self) -> dict[str, int | float]:
@@ -41,50 +44,60 @@ class Cache:
 
 
 class CachedFile(io.RawIOBase):
-    """A binary file whose pages lie in a :class:`Cache`. Threads may read and write it at once.
+    """A binary file whose pages lie in a :class:`Cache`.
 
-    While it is open only this cache should write to the file. It needs a file system that does direct I/O (ext4, xfs,
-    btrfs; tmpfs since Linux 6.6).
+    It does what a file of ``open(path, mode, buffering=0)`` does, and has `peek`, `read1` and `readinto1` of buffered files.
+    Threads may share it: each read, write, line or seek is one step, as the kernel has it for a descriptor.
+
+    While it is open only this cache should write to the file; what others wrote is found after :meth:`reload`. It needs a
+    file system that does direct I/O (ext4, xfs, btrfs; tmpfs since Linux 6.6).
 
     In a child of a fork, a file that was opened for reading is opened again on first use, in a cache of the child's own with
     the same options, at the same position; one that was opened for writing, or is a store's, raises OSError: open it in the
     child.
     """
 
-    def __init__(
-        self, cache: Cache, path: str | PathLike[str], mode: str = "rb", *, native: _refault.File | None = None
-    ) -> None:
-        if mode not in ("rb", "r+b", "rb+"):
-            raise ValueError(f"mode {mode!r}: choose from 'rb' and 'r+b'; a cached file is binary and must exist")
+    _native: _refault.File
+
+    def __init__(self, cache: Cache, path: _Path, mode: str = "rb", *, native: _refault.File | None = None) -> None:
         self._cache = cache
         self._path = os.fspath(path)
-        self._mode = "rb" if mode == "rb" else "r+b"
-        self._native = cache._native.open(path, mode != "rb") if native is None else native
+        decoded = os.fsdecode(self._path)
+        if native is None and "\0" in decoded:
+            raise ValueError("embedded null byte")
+        self._native = cache._native.open(decoded, mode) if native is None else native
 
     @property
-    def name(self) -> str:
-        """The path."""
+    def name(self) -> str | bytes:
+        """The path, as it was given."""
         return self._path
 
     @property
     def mode(self) -> str:
-        """``"rb"`` or ``"r+b"``."""
-        return self._mode
+        """As :class:`io.FileIO` says it: ``"rb"``, ``"rb+"``, ``"wb"``, ``"ab"``, ``"ab+"``, ``"xb"`` or ``"xb+"``."""
+        return self._native.mode
 
     def stats(self) -> dict[str, int | float]:
         """See :meth:`Cache.stats`; the figures are of all files of the cache."""
         return self._cache.stats()
 
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ValueError("I/O operation on closed file")
+
     def readable(self) -> bool:
-        """True."""
-        return True
+        """Whether it was opened for reading."""
+        self._check_open()
+        return self._native.reads
 
     def writable(self) -> bool:
         """Whether it was opened for writing."""
-        return self._mode == "r+b"
+        self._check_open()
+        return self._native.writes
 
     def seekable(self) -> bool:
         """True."""
+        self._check_open()
         return True
 
     # What small reads go through asks for nothing here: what is closed, or wrong, the native half says.
@@ -94,7 +107,8 @@ class CachedFile(io.RawIOBase):
         return self._native.size()
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Moves to `offset` from the beginning, the position, or the end; returns the new position."""
+        """Moves to `offset` from the beginning, the position, or the end, or to the first data or hole from there on; returns
+        the new position."""
         return self._native.seek(offset, whence)
 
     def tell(self) -> int:
@@ -102,15 +116,31 @@ class CachedFile(io.RawIOBase):
         return self._native.tell()
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Up to `size` bytes from the position on; without a size, all to the end."""
+        """Up to `size` bytes from the position on; all to the end without a size, or with a negative one."""
         return self._native.read(-1 if size is None else size)
 
     def readall(self) -> bytes:
         """All bytes from the position to the end."""
         return self._native.read(-1)
 
+    def read1(self, size: int | None = -1, /) -> bytes:
+        """Up to `size` bytes from the position on; :data:`io.DEFAULT_BUFFER_SIZE` without a size, or with a negative one."""
+        return self._native.read(io.DEFAULT_BUFFER_SIZE if size is None or size < 0 else size)
+
+    def peek(self, size: int = 0, /) -> bytes:
+        """Bytes from the position on, which stays: at least `size`, unless the file ends before."""
+        return self._native.peek(max(size, io.DEFAULT_BUFFER_SIZE))
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        """From the position to the end of the line, or `size` bytes of it."""
+        return self._native.readline(-1 if size is None else size)
+
     def readinto(self, buffer: Any, /) -> int:
         """Fills a buffer from the position on; the bytes read."""
+        return self._native.readinto(buffer)
+
+    def readinto1(self, buffer: Any, /) -> int:
+        """As :meth:`readinto`."""
         return self._native.readinto(buffer)
 
     def read_at(self, offset: int, length: int) -> bytes:
@@ -134,37 +164,63 @@ class CachedFile(io.RawIOBase):
     def write_at(self, offset: int, data: Any) -> int:
         """Writes what is bytes-like (and contiguous; not copied) at `offset` to the file, which may grow; the bytes
         written. Does not move the position."""
-        if not self.writable():
-            raise io.UnsupportedOperation("the file was opened for reading only: open it with mode 'r+b'")
         if offset < 0:
             raise ValueError(f"offset is not negative: {offset}")
         return self._native.write_at(offset, data)
 
     def write(self, data: Any, /) -> int:
-        """Writes what is bytes-like at the position; the bytes written."""
-        count = self.write_at(self.tell(), data)
-        self.seek(count, os.SEEK_CUR)
-        return count
+        """Writes what is bytes-like at the position, or at the end in a mode with ``a``; the bytes written."""
+        return self._native.write(data)
+
+    def truncate(self, size: int | None = None, /) -> int:
+        """Cuts the file off, or adds zeros, so that it has `size` bytes, or ends at the position; returns the size."""
+        return self._native.truncate(size)
+
+    def fileno(self) -> int:
+        """A descriptor of the file through the kernel's page cache, at the position of now, which it does not follow.
+
+        What was written here is there to be read. What others write by it is found here at the next call, except through
+        a mapping (``mmap``), where :meth:`reload` is needed. A store's object has none: :class:`io.UnsupportedOperation`.
+        """
+        return self._native.fileno()
+
+    def reload(self) -> None:
+        """Takes up what other programs did to the file, its length too: drops what is cached of it."""
+        self._native.reload()
 
     def flush(self) -> None:
         """Makes what was written durable."""
-        if not self.closed and self.writable():
+        if self.writable():
             self._native.sync()
 
     def close(self) -> None:
-        """Makes what was written durable, and ends the use of the file."""
+        """Makes what was written durable, and ends the use of the file. Does nothing if it is closed."""
         if not self.closed:
             try:
                 super().close()
             finally:
                 self._native.close()
 
+    def _dealloc_warn(self, source: object) -> None:
+        """Called by buffered files that are dropped without being closed, too."""
+        if not self.closed:
+            warnings.warn(f"unclosed file {source!r}", ResourceWarning, stacklevel=2, source=source)
+
+    def __del__(self) -> None:
+        # What could not be opened needs no end.
+        if not hasattr(self, "_native") or self.closed:
+            return
+        try:
+            self._dealloc_warn(self)
+        finally:
+            self.close()
+
     def __repr__(self) -> str:
         return f"<refault.CachedFile {self._path!r}>"
 
 
 def open(
-    path: str | PathLike[str],
+    path: _Path,
     mode: str = "rb",
     *,
     memory: Size | None = None,
@@ -174,10 +230,14 @@ def open(
     """Opens a file behind a page cache: one of its own of `memory` bytes (``"64M"`` by default) with `policy`, or
     a `cache` that others share, which has both already.
 
+    Modes are those of :class:`io.FileIO`: one of ``r``, ``w``, ``a`` and ``x``, with ``+`` for both ways; with ``b`` or
+    without, the file is binary. For text, or for a buffer, put :class:`io.TextIOWrapper` or :class:`io.BufferedRandom` and
+    their like on it.
+
     Raises
     ------
     OSError
-        There is no such file, or its file system does not do direct I/O.
+        There is no such file, or it may not be opened so, or its file system does not do direct I/O.
     ValueError
         The mode, the size or the policy is none, or belongs to a cache that is given.
     """

@@ -129,7 +129,7 @@ class CachedFileSystem(ChainedFileSystem):  # type: ignore[misc, unused-ignore]
 
     def _attach(self, behind: str) -> _refault.File:
         if isinstance(self.fs, LocalFileSystem):
-            return self.cache._native.open(behind, False)
+            return self.cache._native.open(behind, "rb")
         length = self.fs.size(behind)
         if length is None:
             raise ValueError(f"{behind}: its file system does not say how long it is, so that it cannot be cached")

@@ -102,7 +102,7 @@ def mrc(
 class Policy:
     """One policy over a memory of a few pages, step by step.
 
-    >>> lru = Policy("lru", memory_pages=2, pages=10)
+    >>> lru = Policy("lru", memory_pages=2)
     >>> [lru.access(page) for page in (1, 2, 1, 3)]
     [False, False, True, False]
     >>> lru.resident(), lru.next_victims()
@@ -112,12 +112,13 @@ class Policy:
     ----------
     name : as on the command line
     memory_pages : pages that may be resident
-    pages : pages there are; they are numbered from 0
+    pages : pages there are, numbered from 0; without it any number from 0 to below 2**64 names a page, of which there may
+        be 2**24, and for the policy they lie in the order in which they come
     kind : what is accessed, see :class:`Trace`. Of ``"anon"`` and ``"mapped"`` pages the kernel's policies see accessed
         bits only; of ``"fd"``, each access.
     """
 
-    def __init__(self, name: str, memory_pages: int, pages: int = 1024, kind: str = "fd") -> None:
+    def __init__(self, name: str, memory_pages: int, pages: int | None = None, kind: str = "fd") -> None:
         self._native = _refault.Policy(name, memory_pages, pages, kind)
 
     @property

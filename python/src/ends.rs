@@ -38,3 +38,22 @@ pub fn end() {
 pub fn is_ending() -> bool {
     ENDING.load(Ordering::SeqCst)
 }
+
+/// Whether what a cache has in hand may never be finished: in a child of a fork, or by Python when that is ending.
+pub fn is_left(made_in: u32, is_foreign: bool) -> bool {
+    made_in != generation() || is_foreign && is_ending()
+}
+
+/// Lets go of something without the interpreter's lock: a file that ends waits for reads that are under way, and they
+/// may be Python's. Leaves it where it is if nothing would end them.
+pub fn let_go<T: Send>(last: T, is_left: bool) {
+    if is_left {
+        std::mem::forget(last);
+        return;
+    }
+    let mut last = Some(last);
+    Python::try_attach(|py| {
+        let last = last.take();
+        py.detach(move || drop(last));
+    });
+}

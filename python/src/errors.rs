@@ -5,6 +5,8 @@ use std::path::Path;
 
 use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
 use refault::lab::LabError;
 use refault::trace::TraceError;
 
@@ -79,4 +81,13 @@ pub fn os_error_from(py: Python<'_>, cause: &PyErr, what: &str) -> PyErr {
     };
     error.set_cause(py, Some(cause.clone_ref(py)));
     error
+}
+
+/// `io.UnsupportedOperation`: the file cannot do that, as it was opened or at all.
+pub fn unsupported(py: Python<'_>, sentence: String) -> PyErr {
+    static KIND: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    match KIND.import(py, "io", "UnsupportedOperation") {
+        Ok(kind) => PyErr::from_type(kind.clone(), sentence),
+        Err(error) => error,
+    }
 }

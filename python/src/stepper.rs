@@ -14,8 +14,13 @@ pub struct Policy(Stepper);
 #[pymethods]
 impl Policy {
     #[new]
-    fn new(name: &str, memory_pages: u64, pages: u64, kind: &str) -> PyResult<Policy> {
-        Stepper::new(name, memory_pages, pages, kind_of(kind)?).map(Policy).map_err(lab_error)
+    fn new(name: &str, memory_pages: u64, pages: Option<u64>, kind: &str) -> PyResult<Policy> {
+        let kind = kind_of(kind)?;
+        let stepper = match pages {
+            Some(pages) => Stepper::new(name, memory_pages, pages, kind),
+            None => Stepper::of_any_pages(name, memory_pages, kind),
+        };
+        stepper.map(Policy).map_err(lab_error)
     }
 
     #[getter]

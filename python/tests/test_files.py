@@ -262,8 +262,8 @@ def test_wrong_use_is_refused_in_words(path, tmp_path):
         with pytest.raises(ValueError, match=f"a cache that is shared has its {next(iter(asked))} already"):
             refault.open(path, cache=cache, **asked)
     refault.open(path, cache=cache).close()
-    with pytest.raises(ValueError, match="must exist"):
-        refault.open(path, "w")
+    with pytest.raises(ValueError, match="a cached file is binary"):
+        refault.open(path, "rt")
     with pytest.raises(ValueError, match="too little"):
         refault.open(path, memory="64K")
     with pytest.raises(ValueError, match="accesses to come"):
@@ -271,8 +271,9 @@ def test_wrong_use_is_refused_in_words(path, tmp_path):
     file = refault.open(path)
     with pytest.raises(io.UnsupportedOperation):
         file.write(b"x")
-    with pytest.raises(ValueError):
+    with pytest.raises(OSError, match="before the beginning") as before:
         file.seek(-1)
+    assert before.value.errno == errno.EINVAL
     file.close()
     file.close()
     with pytest.raises(ValueError, match="closed"):

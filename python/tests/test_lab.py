@@ -178,6 +178,42 @@ def test_step_by_step():
         refault.Policy("opt", 3)
 
 
+def test_any_page_goes_step_by_step():
+    lru = refault.Policy("lru", memory_pages=3)
+    pages = [1 << 63, 5, (1 << 64) - 1, 1 << 63, 1024, 0]
+    assert [lru.access(page) for page in pages] == [False, False, False, True, False, False]
+    assert lru.resident() == sorted([1 << 63, 1024, 0]) and lru.next_victims() == [1 << 63]
+    for wrong in (-1, 1 << 64):
+        with pytest.raises(OverflowError):
+            lru.access(wrong)
+    # More than there is room for at first: the same as where all are known beforehand, in the order in which they come.
+    order = np.random.default_rng(4).zipf(1.2, 20_000) % 5000
+    names = {}
+    numbers = [names.setdefault(int(page), len(names)) for page in order]
+    assert len(names) > 2048
+    for name in ("lru", "mglru", "arc", "s3fifo", "classic", "adaptive"):
+        for kind in ("fd", "anon"):
+            known = refault.Policy(name, 500, pages=8192, kind=kind)
+            grows = refault.Policy(name, 500, kind=kind)
+            assert all(known.access(number) == grows.access(int(page) << 40) for number, page in zip(numbers, order)), name
+            # Entries of tables are walked whether a page came or not, and there are more of them where all are known.
+            assert {**known.counters(), "walk_entries": 0} == {**grows.counters(), "walk_entries": 0}
+            held = set(known.resident())
+            there = {int(page) << 40 for page in order if names[int(page)] in held}
+            assert set(grows.resident()) == there
+            outside = {number: page << 40 for page, number in names.items()}
+            assert grows.next_victims() == sorted(outside[number] for number in known.next_victims())
+
+
+def test_a_star_import_replaces_no_builtin():
+    import builtins
+
+    assert not set(refault.__all__) & set(dir(builtins)) and set(refault.__all__) <= set(dir(refault))
+    names = {}
+    exec("from refault import *", names)
+    assert names.get("open", open) is open and refault.open is not open
+
+
 @pytest.mark.parametrize("memory", [[], ()])
 def test_no_size_is_refused_in_words(memory):
     with pytest.raises(ValueError, match="no size of memory"):

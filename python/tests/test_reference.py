@@ -30,11 +30,12 @@ def test_everything_public_is_described():
 def test_the_reference_can_be_made(tmp_path):
     pytest.importorskip("pdoc")
     out = tmp_path / "reference"
-    words = [sys.executable, "-m", "pdoc", "--docformat", "numpy", "--output-directory", str(out), "refault", "refault.fs"]
+    words = [sys.executable, "-m", "pdoc", "--docformat", "numpy", "--output-directory", str(out), "refault", "refault.files", "refault.fs"]
     made = subprocess.run(words, capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     assert "Warn" not in made.stderr, made.stderr
     page = (out / "refault.html").read_text()
     for name, item in public(refault):
         assert f'id="{name}"' in page, name
+    assert 'id="open"' in (out / "refault" / "files.html").read_text()  # no `import *` takes it along
     assert (out / "refault" / "fs.html").exists()

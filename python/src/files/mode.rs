@@ -1,0 +1,131 @@
+//! Modes of files, as `io.FileIO` has them: one of `r`, `w`, `a` and `x`, with `+` and `b` or without.
+
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+/// What happens to a file when it is opened.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begin {
+    /// It must exist.
+    Keep,
+    /// It is made, or loses what it has.
+    Empty,
+    /// It is made if there is none; each write goes to its end.
+    Append,
+    /// It must not exist.
+    New,
+}
+
+/// How a file is opened.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Mode {
+    begin: Begin,
+    /// Whether it may be read.
+    pub reads: bool,
+    /// Whether it may be written.
+    pub writes: bool,
+}
+
+impl Mode {
+    /// `rb`.
+    pub const READ: Mode = Mode { begin: Begin::Keep, reads: true, writes: false };
+
+    /// ValueError if it is none.
+    pub fn of(text: &str) -> PyResult<Mode> {
+        let wrong = || {
+            PyValueError::new_err(format!(
+                "mode {text:?}: choose from 'rb', 'wb', 'ab' and 'xb', with '+' for both ways; a cached file is binary"
+            ))
+        };
+        let (mut begin, mut plus) = (None, false);
+        for letter in text.chars() {
+            let said = match letter {
+                'r' => Begin::Keep,
+                'w' => Begin::Empty,
+                'a' => Begin::Append,
+                'x' => Begin::New,
+                '+' if !plus => {
+                    plus = true;
+                    continue;
+                }
+                'b' => continue,
+                _ => return Err(wrong()),
+            };
+            if begin.replace(said).is_some() {
+                return Err(wrong());
+            }
+        }
+        let begin = begin.ok_or_else(wrong)?;
+        Ok(Mode { begin, reads: plus || begin == Begin::Keep, writes: plus || begin != Begin::Keep })
+    }
+
+    /// As `io.FileIO` says it.
+    pub fn text(self) -> &'static str {
+        match (self.begin, self.reads, self.writes) {
+            (Begin::New, false, _) => "xb",
+            (Begin::New, true, _) => "xb+",
+            (Begin::Append, false, _) => "ab",
+            (Begin::Append, true, _) => "ab+",
+            (_, true, true) => "rb+",
+            (_, true, false) => "rb",
+            (_, false, _) => "wb",
+        }
+    }
+
+    /// Whether each write goes to the end.
+    pub fn appends(self) -> bool {
+        self.begin == Begin::Append
+    }
+
+    /// Whether what is in the file goes.
+    pub fn empties(self) -> bool {
+        self.begin == Begin::Empty
+    }
+
+    /// Makes the file if the mode says so. Whether it was made.
+    pub fn make(self, path: &Path) -> io::Result<bool> {
+        // The cache reads what is written in part. A pipe without a reader would keep us waiting.
+        let open = |is_new: bool| {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create_new(is_new).custom_flags(libc::O_NONBLOCK);
+            options.open(path).map(|_| is_new)
+        };
+        match self.begin {
+            Begin::New => open(true),
+            Begin::Keep => Ok(false),
+            Begin::Empty | Begin::Append => loop {
+                // Another program may make it, or remove it, between the two.
+                match open(false) {
+                    Err(error) if error.kind() == ErrorKind::NotFound => {}
+                    outcome => break outcome,
+                }
+                match open(true) {
+                    Err(error) if error.kind() == ErrorKind::AlreadyExists && path.exists() => {}
+                    outcome => break outcome,
+                }
+            },
+        }
+    }
+
+    /// The file with a descriptor of its own, through the kernel's cache.
+    ///
+    /// # Errors
+    /// The system's; [`ErrorKind::NotFound`] if the path has come to mean another file than the one of this `identity`.
+    pub fn open_plainly(self, path: &Path, identity: Option<(u64, u64)>) -> io::Result<std::fs::File> {
+        let mut options = OpenOptions::new();
+        options.read(self.reads).write(self.writes && !self.appends()).append(self.appends());
+        let file = options.custom_flags(libc::O_NONBLOCK).open(path)?;
+        let metadata = file.metadata()?;
+        match identity {
+            Some(identity) if identity != (metadata.dev(), metadata.ino()) => {
+                Err(io::Error::from_raw_os_error(libc::ESTALE))
+            }
+            _ => Ok(file),
+        }
+    }
+}
