@@ -4,16 +4,20 @@
 ``refault::`` stands before any file system that fsspec has, ``refault:///data/table.parquet`` reads a local file. Only
 reading goes through the cache; all else is the other file system's.
 
-Files stay in the cache when they are closed, up to :data:`KEPT_FILES` of them, and are known again as long as the other file
-system says that they are the same (``ukey``: size and time of change, or an ETag).
+Files stay in the cache when they are closed, up to :data:`KEPT_FILES` of them, until they are removed or written through
+``refault::``. Each time that one is opened the other file system is asked whether it is the same (length, times, versions,
+ETag, `ukey`); of one that has nothing but a length to tell it by, nothing stays. The option ``check_files`` says otherwise.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import threading
+import time
+import weakref
 from collections import OrderedDict
-from typing import Any
+from typing import Any, NamedTuple
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
@@ -21,23 +25,50 @@ from fsspec.implementations.local import LocalFileSystem
 from . import _refault
 from .arrays import Size, _bytes
 from .files import Cache, CachedFile
-
-try:
-    from fsspec.implementations.chained import ChainedFileSystem
-except ImportError:  # before 2025.12 fsspec had no class for what stands before others
-    from fsspec.spec import AbstractFileSystem as ChainedFileSystem
+from .handed_on import HandedOn
 
 #: Files whose pages stay when they are closed.
 KEPT_FILES = 64
 
+#: What any file has, and what tells no version of it apart from another.
+_TELLS_NOTHING = {"name", "type", "size", "url", "mimetype", "partial", "islink", "mode", "uid", "gid", "nlink", "storageclass"}
+
+#: With one of these no other file of the same name is taken for this one.
+_TELLS_ALL = {"etag", "versionid", "version_id", "generation", "md5hash", "content-md5", "digest"}
+
+#: What says how a file is to be read, and not which.
+_HOW_ONLY = {"autocommit", "cache_type", "cache_options", "fill_cache", "size"}
+
+
+class _Kept(NamedTuple):
+    """A file in a cache, what it was known by, and when that was asked for."""
+
+    key: str
+    native: _refault.File
+    checked: float
+
 
 class _Open:
-    """A cache, and the files in it by path: what they were known by, and the file."""
+    """A cache, and the files in it by path."""
 
     def __init__(self, memory: Size, policy: str | None) -> None:
         self.cache = Cache(memory, policy)
-        self.files: OrderedDict[str, tuple[str, _refault.File]] = OrderedDict()
+        self.files: OrderedDict[str, _Kept] = OrderedDict()
+        #: Files that are being written to, by path: what is read of those is not kept.
+        self.written: dict[str, Any] = {}
         self.lock = threading.Lock()
+
+    def is_written(self, behind: str) -> bool:
+        """Whether a file is being written to. Call it with the lock held."""
+        writer = self.written.get(behind, _gone)()
+        if writer is None or getattr(writer, "closed", True):
+            self.written.pop(behind, None)
+            return False
+        return True
+
+
+def _gone() -> None:
+    """The writer of a file that none writes to."""
 
 
 #: What is shared by all URLs with the same options: fsspec makes a file system per URL.
@@ -46,7 +77,7 @@ _sharing = threading.Lock()
 
 
 def _after_fork_in_child() -> None:
-    """Whoever held the lock is not here, and the caches are the parent's."""
+    """What held the lock is not here, and the caches are the parent's."""
     global _sharing
     _sharing = threading.Lock()
     _shared.clear()
@@ -55,7 +86,43 @@ def _after_fork_in_child() -> None:
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-class CachedFileSystem(ChainedFileSystem):  # type: ignore[misc, unused-ignore]
+class CachedObject(CachedFile):
+    """A file of a :class:`CachedFileSystem`, open for reading: `size` is a number here, as fsspec's files have it."""
+
+    def __init__(self, fs: CachedFileSystem, path: str, native: _refault.File) -> None:
+        super().__init__(fs.cache, path, native=native)
+        self.fs = fs
+        self.path = path
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        """Bytes in the file."""
+        return self._native.size()
+
+    @property
+    def details(self) -> Any:
+        """What the file system says of it."""
+        return self.fs.info(self.path)
+
+    def info(self) -> Any:
+        """The same."""
+        return self.details
+
+    def reload(self) -> None:
+        """Takes up what others did to it. If the file system has another file of this name by now, that is read from here on,
+        from the same position."""
+        self._check_open()
+        position = self.tell()
+        if isinstance(self.fs.fs, LocalFileSystem):
+            super().reload()
+            return
+        native, before = self.fs._native(self.path, check=True).again(), self._native
+        native.seek(position, os.SEEK_SET)
+        self._native = native
+        before.close()
+
+
+class CachedFileSystem(HandedOn):
     """Another file system, read through one :class:`refault.Cache`.
 
     Parameters
@@ -63,6 +130,8 @@ class CachedFileSystem(ChainedFileSystem):  # type: ignore[misc, unused-ignore]
     memory : bytes of file contents at most, or a text such as ``"1G"``
     policy : as on the command line
     block_size : bytes that are asked for at once of files that are not local; 1 MiB by default
+    check_files : whether a file that is opened is looked at for being the same as before; or seconds for which that is
+        believed of each. False: what is in the cache is right until `invalidate_cache`
     target_protocol, target_options : the file system behind, as fsspec says it; local files by default
     fs : the same as an object
     """
@@ -74,6 +143,7 @@ class CachedFileSystem(ChainedFileSystem):  # type: ignore[misc, unused-ignore]
         memory: Size = "64M",
         policy: str | None = None,
         block_size: Size = "1M",
+        check_files: bool | float = True,
         target_protocol: str | None = None,
         target_options: dict[str, Any] | None = None,
         fs: Any = None,
@@ -83,11 +153,15 @@ class CachedFileSystem(ChainedFileSystem):  # type: ignore[misc, unused-ignore]
         super().__init__(**rest)
         self.fs = fs if fs is not None else fsspec.filesystem(target_protocol or "file", **(target_options or {}))
         self._block_bytes = _bytes(block_size)
+        if not isinstance(check_files, (bool, int, float)) or not check_files >= 0:
+            raise ValueError(f"check_files is True, False or a number of seconds, not {check_files!r}")
+        # An integer is a number of seconds, which True and False are not.
+        seconds = {True: 0.0, False: float("inf")}[check_files] if isinstance(check_files, bool) else float(check_files)
+        self._check_seconds = seconds
         # An object says nothing about whether another is the same file system.
         protocol = (target_protocol or "file") if fs is None else None
         self._options = (memory, policy, self._block_bytes, protocol, repr(target_options))
         self._share()
-        #: The path that a URL with ``refault::`` and nothing of its own means.
         self._fo = fo
 
     def _share(self) -> None:
@@ -100,86 +174,123 @@ class CachedFileSystem(ChainedFileSystem):  # type: ignore[misc, unused-ignore]
         self._process = os.getpid()
         self.cache = self._open_files.cache
 
-    @classmethod
-    def _strip_protocol(cls, path: Any) -> Any:
-        if isinstance(path, list):
-            return [cls._strip_protocol(each) for each in path]
-        return str(path).removeprefix("refault::").removeprefix("refault://")
-
-    def _behind(self, path: str) -> str:
-        """A path as the other file system has it."""
-        stripped = self._strip_protocol(path) or self._fo or ""
-        return str(self.fs._strip_protocol(stripped))
-
-    def _open(self, path: str, mode: str = "rb", block_size: int | None = None, **rest: Any) -> Any:
-        behind = self._behind(path)
-        if mode != "rb":
-            return self.fs._open(behind, mode, block_size=block_size, **rest)
+    def _here(self) -> _Open:
+        """What is open in this process."""
         if self._process != os.getpid():
             self._share()
-        key = str(self.fs.ukey(behind))
-        files = self._open_files.files
-        with self._open_files.lock:
-            known = files.pop(behind, None)
-            native = known[1] if known is not None and known[0] == key else self._attach(behind)
-            files[behind] = (key, native)
-            while len(files) > KEPT_FILES:
-                files.popitem(last=False)
-        return CachedFile(self.cache, behind, native=native.again())
+        return self._open_files
+
+    def _open(self, path: str, mode: str = "rb", block_size: int | None = None, **rest: Any) -> Any:
+        which = {name: value for name, value in rest.items() if name not in _HOW_ONLY}
+        if mode == "rb" and not which:
+            behind = self._behind(path)
+            return CachedObject(self, behind, self._native(behind).again())
+        if mode == "rb":
+            # Another version than that of the name, say.
+            return self.fs.open(self._handed(path), mode, block_size=block_size, **rest)
+        # Whether it is committed with others, a transaction there says.
+        if rest.get("autocommit") is True:
+            del rest["autocommit"]
+        with self._changing(path):
+            file = self.fs.open(self._handed(path), mode, block_size=block_size, **rest)
+        opened = self._here()
+        try:
+            writer: Any = weakref.ref(file)
+        except TypeError:
+            writer = lambda: file  # noqa: E731
+        with opened.lock:
+            opened.written[self._behind(path)] = writer
+        return file
+
+    async def open_async(self, path: str, mode: str = "rb", **rest: Any) -> Any:
+        """Not there: reading through the cache waits."""
+        raise NotImplementedError(
+            f"{path}: refault:: reads without asyncio: use open() in a thread, or open_async() of the file system behind (.fs)"
+        )
+
+    def _native(self, behind: str, check: bool = False) -> _refault.File:
+        """The file as it is now, or was a while ago if that is asked for."""
+        opened = self._here()
+        now = time.monotonic()
+        with opened.lock:
+            kept = opened.files.get(behind)
+            is_written = opened.is_written(behind)
+            if kept and not (check or is_written) and now < kept.checked + self._check_seconds:
+                opened.files.move_to_end(behind)
+                return kept.native
+        key = self._key(behind)
+        if kept is None or key != kept.key:
+            kept = _Kept(key, self._attach(behind), now)
+        # What cannot be told from another must not be met again.
+        stays = not is_written and (key != "" or self._check_seconds == float("inf"))
+        dropped = []
+        with opened.lock:
+            # Another thread may have been here meanwhile.
+            other = opened.files.pop(behind, None)
+            dropped.append(other)
+            if other is not None and other.key == key != "":
+                kept = other
+            if stays:
+                opened.files[behind] = kept._replace(checked=now)
+            while len(opened.files) > KEPT_FILES:
+                dropped.append(opened.files.popitem(last=False)[1])
+        # Not under the lock: a file that ends waits for reads that are under way.
+        del dropped, other
+        return kept.native
+
+    def _key(self, behind: str) -> str:
+        """Differs when the file does. Empty if there is nothing to tell it by."""
+        if isinstance(self.fs, LocalFileSystem):
+            known = os.stat(behind)
+            return repr((known.st_dev, known.st_ino, known.st_size, known.st_mtime_ns, known.st_ctime_ns))
+        listed = getattr(self.fs, "_ls_from_cache", None)
+        try:
+            is_listed = listed is not None and listed(behind) is not None
+        except FileNotFoundError:
+            is_listed = True
+        if is_listed:
+            # A listing may be as old as the program.
+            self.fs.invalidate_cache(behind)
+        info = self.fs.info(behind)
+        told = {str(name).lower(): value for name, value in info.items()}
+        if any(told.get(name) for name in _TELLS_ALL):
+            return repr(sorted((name, str(value)) for name, value in told.items() if "access" not in name))
+        names = sorted(name for name in told if name not in _TELLS_NOTHING and "access" not in name and told[name] is not None)
+        if not names:
+            return ""
+        return repr((told.get("size"), [(name, str(told[name])) for name in names], str(self.fs.ukey(behind))))
 
     def _attach(self, behind: str) -> _refault.File:
         if isinstance(self.fs, LocalFileSystem):
-            return self.cache._native.open(behind, "rb")
+            return self._open_files.cache._native.open(behind, "rb")
         length = self.fs.size(behind)
         if length is None:
             raise ValueError(f"{behind}: its file system does not say how long it is, so that it cannot be cached")
-        return self.cache._native.attach(_BlockReader(self.fs, behind, self._block_bytes, length), length)
+        return self._open_files.cache._native.attach(_BlockReader(self.fs, behind, self._block_bytes, length), length)
+
+    def _forget(self, path: str | None) -> None:
+        opened = self._here()
+        root = "" if path is None else self._behind(path).rstrip("/")
+        # Of a pattern, all that begins as it does.
+        begins = re.split(r"[*?\[]", root)[0]
+        below = begins if begins != root else f"{root}/" if root else ""
+        with opened.lock:
+            gone = [known for known in opened.files if known == root or known.startswith(below)]
+            dropped = [opened.files.pop(known) for known in gone]
+        # Not under the lock: a file that ends waits for reads that are under way.
+        del dropped
 
     def stats(self) -> dict[str, int | float]:
         """See :meth:`refault.Cache.stats`."""
-        return self.cache.stats()
+        return self._here().cache.stats()
 
-    # What is not read is the other file system's.
-
-    def ls(self, path: str, detail: bool = True, **rest: Any) -> Any:
-        """What lies in a directory, by the other file system's names."""
-        return self.fs.ls(self._behind(path), detail=detail, **rest)
-
-    def info(self, path: str, **rest: Any) -> Any:
-        """Size, type and more of a path."""
-        return self.fs.info(self._behind(path), **rest)
-
-    def ukey(self, path: str) -> Any:
-        """Differs when the file does."""
-        return self.fs.ukey(self._behind(path))
-
-    def created(self, path: str) -> Any:
-        """When a file was made."""
-        return self.fs.created(self._behind(path))
-
-    def modified(self, path: str) -> Any:
-        """When a file was changed last."""
-        return self.fs.modified(self._behind(path))
-
-    def mkdir(self, path: str, create_parents: bool = True, **rest: Any) -> None:
-        """Makes a directory."""
-        self.fs.mkdir(self._behind(path), create_parents=create_parents, **rest)
-
-    def makedirs(self, path: str, exist_ok: bool = False) -> None:
-        """Makes a directory and those above."""
-        self.fs.makedirs(self._behind(path), exist_ok=exist_ok)
-
-    def rmdir(self, path: str) -> None:
-        """Removes an empty directory."""
-        self.fs.rmdir(self._behind(path))
-
-    def rm_file(self, path: str) -> None:
-        """Removes a file."""
-        self.fs.rm_file(self._behind(path))
-
-    def cp_file(self, path1: str, path2: str, **rest: Any) -> None:
-        """Copies a file."""
-        self.fs.cp_file(self._behind(path1), self._behind(path2), **rest)
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **rest: Any) -> Any:
+        """Bytes of a file from `start` to below `end`, both counted from its end if negative."""
+        if rest:
+            return self.fs.cat_file(self._handed(path), start=start, end=end, **rest)
+        with self.open(path, "rb") as file:
+            start, end, _ = slice(start, end).indices(file.size)
+            return file.read_at(start, max(end - start, 0))
 
 
 class _BlockReader:

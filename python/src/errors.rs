@@ -77,7 +77,15 @@ pub fn os_error_from(py: Python<'_>, cause: &PyErr, what: &str) -> PyErr {
                 None => PyOSError::new_err((number, sentence)),
             }
         }
-        None => PyOSError::new_err(format!("{what}: {cause}")),
+        None => {
+            // `FileNotFoundError` and its kin stay what they are without a number, too.
+            let kind = value.get_type();
+            let is_built_in = kind.module().is_ok_and(|module| module == "builtins");
+            match is_built_in && cause.is_instance_of::<PyOSError>(py) {
+                true => PyErr::from_type(kind, format!("{what}: {cause}")),
+                false => PyOSError::new_err(format!("{what}: {cause}")),
+            }
+        }
     };
     error.set_cause(py, Some(cause.clone_ref(py)));
     error

@@ -1,6 +1,12 @@
-"""What all tests share: one that is skipped is counted with those of the crates, in the file that REFAULT_SKIPS names."""
+"""What tests share: a store; and one that is skipped is counted with those of the crates, in the file that REFAULT_SKIPS names."""
 
 import os
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
 
 
 def pytest_runtest_logreport(report):
@@ -9,3 +15,37 @@ def pytest_runtest_logreport(report):
         _, _, why = report.longrepr
         with open(log, "a", encoding="utf-8") as file:
             file.write(f"{report.nodeid}: {why.removeprefix('Skipped: ')}\n")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """An empty bucket, and what its server was asked for."""
+    pytest.importorskip("s3fs")
+    pytest.importorskip("moto")
+    fsspec = pytest.importorskip("fsspec")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = tmp_path_factory.mktemp("store") / "log"
+    options = {"endpoint_url": f"http://127.0.0.1:{port}", "key": "nobody", "secret": "nothing"}
+    before = dict(fsspec.config.conf)
+    with open(log, "wb") as out:
+        words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        server = subprocess.Popen(words, stdout=out, stderr=out)
+    try:
+        for _ in range(300):
+            if server.poll() is not None:
+                pytest.fail(f"the server has ended: {log.read_text()}")
+            try:
+                socket.create_connection(("127.0.0.1", port)).close()
+                break
+            except OSError:
+                time.sleep(0.1)
+        fsspec.config.conf["s3"] = options
+        fsspec.filesystem("s3").mkdir("bucket")
+        yield lambda path: log.read_text().count(f"GET /bucket/{path} ")
+    finally:
+        fsspec.config.conf.clear()
+        fsspec.config.conf.update(before)
+        server.terminate()
+        server.wait()

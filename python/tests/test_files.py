@@ -214,7 +214,7 @@ def test_errors_of_a_store_are_told(path):
 @pytest.mark.parametrize(
     "raised, expected",
     [(KeyboardInterrupt(), KeyboardInterrupt), (SystemExit(3), SystemExit), (PermissionError(13, "no"), PermissionError),
-     (RuntimeError("no connection"), OSError)],
+     (FileNotFoundError("/gone"), FileNotFoundError), (RuntimeError("no connection"), OSError)],
 )  # fmt: skip
 def test_what_a_store_raises_reaches_who_reads(raised, expected):
     fsspec = pytest.importorskip("fsspec")

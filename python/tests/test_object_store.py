@@ -1,10 +1,6 @@
-"""Objects of a store that speaks S3, in a process of its own: read through a cache, and swept over."""
+"""Objects of a store that speaks S3, in a process of its own (`store`): read through a cache, and swept over."""
 
 import os
-import socket
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -13,37 +9,6 @@ import refault
 pytest.importorskip("s3fs")
 pytest.importorskip("moto")
 fsspec = pytest.importorskip("fsspec")
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    """An empty bucket, and what its server was asked for."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    log = tmp_path_factory.mktemp("store") / "log"
-    options = {"endpoint_url": f"http://127.0.0.1:{port}", "key": "nobody", "secret": "nothing"}
-    before = dict(fsspec.config.conf)
-    with open(log, "wb") as out:
-        words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-        server = subprocess.Popen(words, stdout=out, stderr=out)
-    try:
-        for _ in range(300):
-            if server.poll() is not None:
-                pytest.fail(f"the server has ended: {log.read_text()}")
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
-                break
-            except OSError:
-                time.sleep(0.1)
-        fsspec.config.conf["s3"] = options
-        fsspec.filesystem("s3").mkdir("bucket")
-        yield lambda path: log.read_text().count(f"GET /bucket/{path} ")
-    finally:
-        fsspec.config.conf.clear()
-        fsspec.config.conf.update(before)
-        server.terminate()
-        server.wait()
 
 
 def test_an_object_is_read_through_a_cache_and_asked_for_once(store):

@@ -1,0 +1,431 @@
+"""What `refault::` hands on to the file system behind, and how it tells that a file is another."""
+
+import asyncio
+import http.server
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+import refault
+
+fsspec = pytest.importorskip("fsspec")
+
+
+@pytest.fixture
+def memory():
+    memory = fsspec.filesystem("memory")
+    memory.store.clear()
+    memory.pseudo_dirs[:] = [""]
+    yield memory
+    memory.store.clear()
+    memory.pseudo_dirs[:] = [""]
+
+
+@pytest.fixture(params=["file", "memory"])
+def both(request, tmp_path, memory):
+    """A plain file system, the same through a cache, and a directory of each."""
+    options = {"auto_mkdir": True} if request.param == "file" else {}
+    plain = fsspec.filesystem(request.param, **options)
+    cached = fsspec.filesystem("refault", memory="1M", target_protocol=request.param, target_options=options)
+    tops = [str(tmp_path / name) if request.param == "file" else f"/{name}" for name in ("plain", "cached")]
+    for top in tops:
+        plain.makedirs(f"{top}/sub")
+        plain.pipe({f"{top}/one": b"0123456789" * 1000, f"{top}/sub/two": b"two", f"{top}/sub/three": b"three"})
+    return plain, cached, *tops
+
+
+def said(work, *words, **names):
+    try:
+        return work(*words, **names)
+    except Exception as error:
+        return type(error)
+
+
+def relative(answer, top):
+    """An answer with the directory's name taken out."""
+    if isinstance(answer, str):
+        return answer.replace(top, "TOP").replace(top.lstrip("/"), "TOP")
+    if isinstance(answer, dict):
+        keep = {key: value for key, value in answer.items() if key not in ("ino", "created", "mtime", "destination")}
+        return {relative(key, top): relative(value, top) for key, value in keep.items()}
+    if isinstance(answer, (list, tuple)):
+        return type(answer)(relative(each, top) for each in answer)
+    return answer
+
+
+#: Each is done to both file systems, one after the other in the same state.
+CALLS = {
+    "size": lambda fs, top: fs.size(f"{top}/one"),
+    "sizes": lambda fs, top: fs.sizes([f"{top}/one", f"{top}/sub/two"]),
+    "info": lambda fs, top: fs.info(f"{top}/one"),
+    "info of a directory": lambda fs, top: fs.info(f"{top}/sub")["type"],
+    "stat": lambda fs, top: fs.stat(f"{top}/one"),
+    "info of nothing": lambda fs, top: fs.info(f"{top}/none"),
+    "exists": lambda fs, top: (fs.exists(f"{top}/one"), fs.exists(f"{top}/none"), fs.lexists(f"{top}/one")),
+    "isdir, isfile": lambda fs, top: (fs.isdir(top), fs.isdir(f"{top}/one"), fs.isfile(f"{top}/one"), fs.isfile(top)),
+    "created": lambda fs, top: type(fs.created(f"{top}/one")),
+    "modified": lambda fs, top: type(fs.modified(f"{top}/one")),
+    "checksum": lambda fs, top: type(fs.checksum(f"{top}/one")),
+    "ukey": lambda fs, top: type(fs.ukey(f"{top}/one")),
+    "ls": lambda fs, top: sorted(fs.ls(top, detail=False)),
+    "listdir": lambda fs, top: sorted(each["name"] for each in fs.listdir(top)),
+    "walk": lambda fs, top: [(at, sorted(dirs), sorted(files)) for at, dirs, files in fs.walk(top)],
+    "walk one deep": lambda fs, top: list(fs.walk(top, maxdepth=1)),
+    "find": lambda fs, top: fs.find(top, withdirs=True),
+    "glob": lambda fs, top: fs.glob(f"{top}/**/t*"),
+    "du": lambda fs, top: fs.du(top),
+    "expand_path": lambda fs, top: fs.expand_path(f"{top}/sub", recursive=True),
+    "cat": lambda fs, top: fs.cat(f"{top}/sub/*"),
+    "cat of lists": lambda fs, top: fs.cat([f"{top}/one", f"{top}/sub/two"]),
+    "cat, errors returned": lambda fs, top: type(fs.cat([f"{top}/none"], on_error="return")[f"{top}/none"]),
+    "cat_file": lambda fs, top: fs.cat_file(f"{top}/one"),
+    "cat_file from the end": lambda fs, top: fs.cat_file(f"{top}/one", start=-7),
+    "cat_file to the end": lambda fs, top: fs.cat_file(f"{top}/one", -7, -2),
+    "cat_file to before": lambda fs, top: fs.cat_file(f"{top}/one", 5, -9990),
+    "cat_file beyond": lambda fs, top: fs.cat_file(f"{top}/one", 9_998, 20_000),
+    "cat_ranges": lambda fs, top: fs.cat_ranges([f"{top}/one", f"{top}/one", f"{top}/sub/two"], [0, -4, 1], [3, None, 2]),
+    "head, tail": lambda fs, top: (fs.head(f"{top}/one", 5), fs.tail(f"{top}/one", 5), fs.tail(f"{top}/sub/two", 1000)),
+    "read_block": lambda fs, top: (fs.read_block(f"{top}/one", 3, 4), len(fs.read_block(f"{top}/one", 0, None))),
+    "read_block, delimited": lambda fs, top: fs.read_block(f"{top}/one", 10, 15, b"9"),
+    "read_text": lambda fs, top: fs.read_text(f"{top}/sub/two"),
+    "read_bytes": lambda fs, top: fs.read_bytes(f"{top}/one", 2, 9),
+    "open for text": lambda fs, top: fs.open(f"{top}/sub/three", "r").read(),
+    "size of what is open": lambda fs, top: fs.open(f"{top}/one").size,
+    "touch": lambda fs, top: (fs.touch(f"{top}/new"), fs.size(f"{top}/new")),
+    "touch, all kept": lambda fs, top: (fs.touch(f"{top}/one", truncate=False), fs.size(f"{top}/one")),
+    "touch, nothing kept": lambda fs, top: (fs.touch(f"{top}/one", truncate=True), fs.size(f"{top}/one")),
+    "pipe": lambda fs, top: (fs.pipe(f"{top}/one", b"other"), fs.cat_file(f"{top}/one")),
+    "pipe several": lambda fs, top: (fs.pipe({f"{top}/a": b"a", f"{top}/b": b"b"}), fs.cat(f"{top}/[ab]")),
+    "pipe_file": lambda fs, top: (fs.pipe_file(f"{top}/one", b"more"), fs.cat_file(f"{top}/one")),
+    "write_text": lambda fs, top: (fs.write_text(f"{top}/text", "words"), fs.read_text(f"{top}/text")),
+    "open for writing": lambda fs, top: (fs.open(f"{top}/one", "wb").close(), fs.size(f"{top}/one")),
+    "cp_file": lambda fs, top: (fs.cp_file(f"{top}/one", f"{top}/sub/two"), fs.size(f"{top}/sub/two")),
+    "copy": lambda fs, top: (fs.copy(f"{top}/sub", f"{top}/sub2", recursive=True), sorted(fs.find(top))),
+    "copy of nothing": lambda fs, top: fs.copy(f"{top}/none", f"{top}/sub2"),
+    "mv": lambda fs, top: (fs.mv(f"{top}/one", f"{top}/moved"), sorted(fs.find(top)), fs.cat_file(f"{top}/moved")),
+    "mv of a tree": lambda fs, top: (fs.mv(f"{top}/sub", f"{top}/moved", recursive=True), sorted(fs.find(top))),
+    "rename of nothing": lambda fs, top: fs.rename(f"{top}/none", f"{top}/other"),
+    "rm": lambda fs, top: (fs.rm(f"{top}/one"), sorted(fs.find(top))),
+    "rm of a tree": lambda fs, top: (fs.rm(f"{top}/sub", recursive=True), sorted(fs.find(top)), fs.exists(f"{top}/sub")),
+    "rm of several": lambda fs, top: (fs.rm([f"{top}/one", f"{top}/sub/two"]), sorted(fs.find(top))),
+    "rm of nothing": lambda fs, top: fs.rm(f"{top}/none"),
+    "delete": lambda fs, top: (fs.delete(f"{top}/one"), sorted(fs.find(top))),
+    "rm_file": lambda fs, top: (fs.rm_file(f"{top}/one"), fs.exists(f"{top}/one")),
+    "rmdir of what is not empty": lambda fs, top: fs.rmdir(f"{top}/sub"),
+    "mkdir, rmdir": lambda fs, top: (fs.mkdir(f"{top}/made"), fs.isdir(f"{top}/made"), fs.rmdir(f"{top}/made"), fs.isdir(f"{top}/made")),
+    "makedirs": lambda fs, top: (fs.makedirs(f"{top}/a/b"), fs.makedirs(f"{top}/a/b", exist_ok=True), fs.isdir(f"{top}/a/b")),
+    "makedirs again": lambda fs, top: fs.makedirs(f"{top}/sub", exist_ok=False),
+    "get_mapper": lambda fs, top: sorted(fs.get_mapper(f"{top}/sub").items()),
+    "invalidate_cache": lambda fs, top: (fs.invalidate_cache(f"{top}/one"), fs.invalidate_cache()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_does_what_the_file_system_behind_does(both, name):
+    plain, cached, *tops = both
+    cached.cat_file(f"{tops[1]}/one")  # there is something in the cache that could be old
+    answers = [relative(said(CALLS[name], fs, top), top) for fs, top in zip((plain, cached), tops)]
+    assert answers[0] == answers[1]
+    trees = [relative({path: plain.cat_file(path) for path in plain.find(top)}, top) for top in tops]
+    assert trees[0] == trees[1]
+
+
+def test_files_come_from_and_go_to_the_machine(both, tmp_path):
+    _, cached, _, top = both
+    here = tmp_path / "here"
+    cached.get(f"{top}/sub", str(here), recursive=True)
+    assert sorted(os.listdir(here)) == ["three", "two"] and (here / "two").read_bytes() == b"two"
+    cached.get_file(f"{top}/one", str(here / "one"))
+    assert (here / "one").stat().st_size == 10_000
+    (here / "one").write_bytes(b"changed")
+    assert cached.cat_file(f"{top}/one", 0, 4) == b"0123"
+    cached.put_file(str(here / "one"), f"{top}/one")
+    assert cached.cat_file(f"{top}/one") == b"changed"
+    cached.put(str(here), f"{top}/all", recursive=True)
+    assert cached.cat_file(f"{top}/all/three") == b"three"
+
+
+def test_what_is_removed_half_way_says_what_is_left(both):
+    plain, cached, _, top = both
+    named = [f"{top}/one", f"{top}/none", f"{top}/sub/two"]
+    with pytest.raises(FileNotFoundError) as told:
+        cached.rm(named)
+    if hasattr(told.value, "__notes__"):
+        left = [path for path in named if plain.exists(path)]
+        assert any(f"of the 3 paths to be removed these are there still: {left}" in note for note in told.value.__notes__)
+    with pytest.raises(FileNotFoundError):
+        cached.cat_file(f"{top}/none")
+
+
+def held(path):
+    """Descriptors of this program that lead to a path or below, or to what was there."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            found.append(os.readlink(f"/proc/self/fd/{number}"))
+        except FileNotFoundError:  # that of the listing itself
+            pass
+    return [link for link in found if link.startswith(str(path))]
+
+
+@pytest.mark.parametrize("how", ["rm", "rm tree", "rm list", "mv", "overwritten", "rm_file", "invalidated", "delete"])
+def test_what_is_gone_is_let_go_of_at_once(tmp_path, how):
+    top = tmp_path / "held"
+    top.mkdir()
+    path = top / "large"
+    path.write_bytes(bytes(1 << 20))
+    fs = fsspec.filesystem("refault", memory="1M")
+    assert fs.cat_file(str(path), 0, 10) == bytes(10)
+    before = fs.stats()["resident_bytes"]
+    assert held(top) == [str(path)] and before > 0
+    {
+        "rm": lambda: fs.rm(str(path)),
+        "rm tree": lambda: fs.rm(str(top), recursive=True),
+        "rm list": lambda: fs.rm([str(path)]),
+        "mv": lambda: fs.mv(str(path), str(tmp_path / "elsewhere")),
+        "overwritten": lambda: fs.pipe_file(f"refault://{path}", b"x"),
+        "rm_file": lambda: fs.rm_file(f"file://{path}"),
+        "invalidated": lambda: fs.invalidate_cache(str(top)),
+        "delete": lambda: fs.delete(str(path)),
+    }[how]()
+    assert held(top) == [] and fs.stats()["resident_bytes"] < before
+
+
+def test_what_a_pattern_removes_is_let_go_of(memory):
+    fs = fsspec.filesystem("refault", memory="1M", target_protocol="memory")
+    memory.pipe({"/p/large": bytes(100_000), "/p/small": bytes(10), "/q": bytes(50_000)})
+    for path in ("/p/large", "/p/small", "/q"):
+        fs.cat_file(path)
+    before = fs.stats()["resident_bytes"]
+    fs.rm("/p/l*")
+    assert memory.find("/p") == ["/p/small"] and fs.stats()["resident_bytes"] <= before - 100_000
+    assert fs.cat_file("/q") == bytes(50_000) and fs.cat_file("/p/small") == bytes(10)
+
+
+def test_a_file_that_is_open_is_read_to_its_end_though_it_is_removed(tmp_path):
+    path = tmp_path / "data"
+    contents = np.random.default_rng(1).bytes(1 << 20)
+    path.write_bytes(contents)
+    fs = fsspec.filesystem("refault", memory="512K")
+    with fs.open(str(path)) as file:
+        file.read(10)
+        fs.rm(str(path))
+        assert file.read() == contents[10:]
+    assert held(path) == []
+
+
+def test_what_is_written_through_it_is_read_as_it_is(memory):
+    fs = fsspec.filesystem("refault", memory="1M", target_protocol="memory")
+    memory.pipe_file("/x", b"0123456789")
+    for turn in range(20):
+        assert fs.cat_file("/x")[:1] == (b"%d" % ((turn - 1) % 10) if turn else b"0")
+        with fs.open("/x", "r+b") as file:  # nothing tells this version from the one before
+            fs.cat_file("/x")
+            file.write(b"%d" % (turn % 10))
+            file.flush()
+        assert fs.cat_file("/x")[:1] == b"%d" % (turn % 10)
+
+
+def test_a_transaction_is_the_other_file_system_s(tmp_path):
+    fs = fsspec.filesystem("refault", memory="1M")
+    path = tmp_path / "a"
+    with fs.transaction:
+        with fs.open(str(path), "wb") as file:
+            file.write(b"whole")
+        assert not path.exists()
+    assert fs.cat_file(str(path)) == b"whole"
+
+
+def test_what_is_not_there_is_refused_in_words(memory):
+    fs = fsspec.filesystem("refault", memory="1M", target_protocol="memory")
+    memory.pipe_file("/x", b"x")
+    with pytest.raises(NotImplementedError, match="use open"):
+        asyncio.run(fs.open_async("/x"))
+    with pytest.raises(AttributeError):
+        fs.no_such_thing
+    for wrong in (-1, "often", float("nan"), None):
+        with pytest.raises(ValueError, match="check_files"):
+            fsspec.filesystem("refault", memory="1M", check_files=wrong, target_protocol="memory")
+
+
+class Objects(http.server.BaseHTTPRequestHandler):
+    """Answers with `contents` and what tells them apart, by ranges."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_HEAD(self):
+        self.answer(False)
+
+    def do_GET(self):
+        self.answer(True)
+
+    def answer(self, with_body):
+        contents, headers = self.server.contents, dict(self.server.headers)
+        self.server.asked.append((self.command, self.headers.get("Range")))
+        start, end, status = 0, len(contents), 200
+        if self.headers.get("Range"):
+            first, last = self.headers["Range"].removeprefix("bytes=").split("-")
+            start, end, status = int(first), min(int(last) + 1, len(contents)), 206
+            headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(contents)}"
+        self.send_response(status)
+        for name, value in {**headers, "Accept-Ranges": "bytes", "Content-Length": str(end - start)}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if with_body:
+            self.wfile.write(contents[start:end])
+
+
+@pytest.fixture
+def web():
+    pytest.importorskip("aiohttp")
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Objects)
+    server.contents, server.headers, server.asked = b"", {}, []
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server, f"http://127.0.0.1:{server.server_address[1]}/object"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("header", ["ETag", "Last-Modified", "Content-MD5", None])
+@pytest.mark.parametrize("is_longer", [True, False])
+def test_an_object_that_changed_is_read_anew(web, header, is_longer):
+    server, url = web
+
+    def open_it():
+        return fsspec.open(f"refault::{url}", refault={"memory": "1M", "block_size": "64K"}).open()
+
+    for turn in range(3):
+        server.contents = bytes([65 + turn]) * (5000 + 1000 * turn * is_longer)
+        server.headers = {header: f'"{turn}"'} if header else {}
+        for _ in range(2):
+            server.asked.clear()
+            with open_it() as file:
+                assert file.read() == server.contents and file.size == len(server.contents)
+        # What is known to be the same is not asked for again; without anything to tell it by, it is.
+        assert any(command == "GET" for command, _ in server.asked) == (header is None)
+
+
+def test_an_open_object_is_taken_up_anew_by_reload(web):
+    server, url = web
+    server.contents, server.headers = b"old" * 1000, {"ETag": "1"}
+    with fsspec.open(f"refault::{url}", refault={"memory": "1M"}) as file:
+        assert file.read(3) == b"old"
+        server.contents, server.headers = b"new" * 2000, {"ETag": "2"}
+        file.reload()
+        assert file.tell() == 3 and file.size == 6000 and file.read() == b"new" * 1999
+
+
+def test_how_often_an_object_is_looked_at_is_an_option(web):
+    server, url = web
+    asked = {}
+    for check_files in (True, 0, 3600, 0.05, False):
+        server.contents, server.headers = b"old", {}
+        fs = fsspec.filesystem("refault", memory="1M", check_files=check_files, fs=fsspec.filesystem("http"))
+        for number in range(5):
+            server.headers = {"ETag": "same"}
+            server.asked.clear()
+            assert fs.cat_file(url) == b"old"
+        asked[check_files] = len(server.asked)
+        server.contents, server.headers = b"newer", {"ETag": "other"}
+        if check_files == 0.05:
+            until = time.monotonic() + 30
+            while fs.cat_file(url) != b"newer":
+                assert time.monotonic() < until
+        is_old = fs.cat_file(url) == b"old"
+        assert is_old == (check_files is False or check_files == 3600)
+        fs.invalidate_cache(url)
+        assert fs.cat_file(url) == b"newer"
+    assert asked[True] == 1 and asked[3600] == asked[False] == 0
+
+
+def test_a_listing_that_is_old_is_not_believed(memory, monkeypatch):
+    kind = type(memory)
+    listed = {}
+    monkeypatch.setattr(kind, "_ls_from_cache", lambda self, path: listed.get(path), raising=False)
+    monkeypatch.setattr(kind, "info", lambda self, path, _info=kind.info, **rest: listed.get(path) or _info(self, path, **rest))
+    monkeypatch.setattr(kind, "invalidate_cache", lambda self, path=None: listed.pop(path, None))
+    fs = fsspec.filesystem("refault", memory="1M", target_protocol="memory")
+    memory.pipe_file("/x", b"old")
+    assert fs.cat_file("/x") == b"old"
+    listed["/x"] = memory.info("/x")
+    memory.pipe_file("/x", b"longer")
+    assert fs.cat_file("/x") == b"longer"
+
+
+def test_a_local_file_that_changed_is_read_anew(tmp_path):
+    path = tmp_path / "data"
+    fs = fsspec.filesystem("refault", memory="1M")
+    for turn in range(50):
+        with open(path, "r+b" if turn % 3 else "wb") as file:
+            file.write(b"%04d" % turn)
+        if turn % 7 == 0:
+            other = path.with_name("other")
+            other.write_bytes(b"%04d" % turn)
+            os.utime(other, ns=(0, 0))
+            other.replace(path)
+        assert fs.cat_file(str(path)) == b"%04d" % turn
+
+
+def test_threads_open_remove_and_write_at_once(memory):
+    fs = fsspec.filesystem("refault", memory="1M", target_protocol="memory")
+    failed = []
+
+    def work(number):
+        try:
+            for turn in range(150):
+                path = f"/x{turn % 5}"
+                fs.pipe_file(path, b"%06d" % turn * 1000)
+                try:
+                    data = fs.cat_file(path)
+                    assert len(data) in (0, 6000)
+                except FileNotFoundError:
+                    pass
+                except OSError as error:
+                    assert "has changed" in str(error)
+                if turn % 10 == number:
+                    try:
+                        fs.rm(path)
+                    except FileNotFoundError:
+                        pass
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not failed and not any(thread.is_alive() for thread in threads)
+
+
+def test_a_child_of_a_fork_has_a_cache_of_its_own(tmp_path):
+    path = tmp_path / "data"
+    path.write_bytes(b"0123456789")
+    fs = fsspec.filesystem("refault", memory="1M")
+    assert fs.cat_file(str(path)) == b"0123456789"
+    child = os.fork()
+    if child == 0:
+        right = fs.cat_file(str(path), -3) == b"789"
+        fs.invalidate_cache()
+        fs.rm(str(path))
+        os._exit(0 if right and not path.exists() else 3)
+    assert os.waitpid(child, 0)[1] == 0
+    with pytest.raises(FileNotFoundError):
+        fs.cat_file(str(path))
+
+
+def test_pyarrow_removes_directories(tmp_path):
+    pyarrow_fs = pytest.importorskip("pyarrow.fs")
+    top = tmp_path / "top"
+    (top / "sub").mkdir(parents=True)
+    (top / "sub" / "a").write_bytes(b"a")
+    arrow = pyarrow_fs.PyFileSystem(pyarrow_fs.FSSpecHandler(fsspec.filesystem("refault", memory="1M")))
+    arrow.delete_dir_contents(str(top))
+    assert os.listdir(top) == []
+    arrow.delete_dir(str(top))
+    assert not top.exists()
