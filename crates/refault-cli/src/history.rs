@@ -8,9 +8,13 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
+use serde::Deserialize;
 use serde_json::Value;
 
+use crate::run::advice::Advice;
+use crate::run::totals::Totals;
 use refault_console::Failure;
+use refault_core::statistics;
 
 /// One line: what the pictures need of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -28,11 +32,11 @@ pub struct Moment {
     /// Faults so far.
     pub faults: u64,
     /// Pages that came back so far.
-    pub read_back: u64,
-    /// Pages evicted so far.
-    pub stored_pages: u64,
-    /// Seconds so far in which at least one thread waited for memory.
-    pub waited: f64,
+    pub refaults: u64,
+    /// Pages stored so far.
+    pub stored: u64,
+    /// Seconds that threads waited for pages so far.
+    pub waited_seconds: f64,
     /// Pages that came back, per second, in the last ten seconds.
     pub refaults_per_second: f64,
     /// The budget that would have stopped refaults at that moment.
@@ -67,28 +71,13 @@ impl Life {
     }
 }
 
-/// What a run comes to.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Summary {
-    /// The most that was resident, of the largest process, in bytes.
-    pub peak_bytes: u64,
-    /// Faults served.
-    pub faults: u64,
-    /// Pages that came back from a store.
-    pub read_back: u64,
-    /// Pages that were put into a store.
-    pub stored_pages: u64,
-    /// Seconds in which some thread waited for memory, summed over processes.
-    pub waited: f64,
-    /// The budget that would have stopped refaults.
-    pub advice_bytes: Option<u64>,
-}
-
 /// A whole statistics file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct History {
     /// Processes, in the order of their first lines.
     pub lives: Vec<Life>,
+    /// What the last line says of the whole run, if it does.
+    run: Option<Totals>,
 }
 
 impl History {
@@ -102,7 +91,7 @@ impl History {
             Failure::usage("cannot read", path.display(), format!("{error}; name the file of refault run --stats"))
         };
         let mut file = BufReader::new(File::open(path).map_err(unreadable)?);
-        let (mut history, mut line, mut number) = (History { lives: Vec::new() }, Vec::new(), 0u64);
+        let (mut history, mut line, mut number) = (History::default(), Vec::new(), 0u64);
         loop {
             line.clear();
             number += 1;
@@ -118,6 +107,7 @@ impl History {
     }
 
     fn add(&mut self, value: Value) {
+        self.run = totals(&value).or(self.run);
         let (pid, moment) = (value["pid"].as_u64().unwrap_or(0), moment(&value));
         // A process that executes another program starts its clock again.
         let same = |life: &&mut Life| life.pid == pid;
@@ -135,20 +125,35 @@ impl History {
         self.lives.iter().max_by_key(|life| life.peak_bytes())
     }
 
-    /// Sums and peaks; nothing if no line was written.
-    pub fn summary(&self) -> Option<Summary> {
+    /// What the run came to, as its own last line says; of statistics that do not say, sums, and the most that was resident
+    /// of the largest process in any line. Nothing if no line was written.
+    pub fn totals(&self) -> Option<Totals> {
         let largest = self.largest()?;
-        let mut summary =
-            Summary { peak_bytes: largest.peak_bytes(), advice_bytes: largest.advice_bytes(), ..Summary::default() };
-        for life in &self.lives {
-            let end = life.end();
-            summary.faults += end.faults;
-            summary.read_back += end.read_back;
-            summary.stored_pages += end.stored_pages;
-            summary.waited += end.waited;
-        }
-        Some(summary)
+        let sum = || {
+            let mut totals = Totals {
+                budget_bytes: largest.end().budget_bytes,
+                peak_bytes: largest.peak_bytes(),
+                would_stop_refaulting_at_bytes: largest.advice_bytes(),
+                ..Totals::default()
+            };
+            if totals.would_stop_refaulting_at_bytes.is_some() {
+                totals.advice = Advice::More;
+            }
+            for end in self.lives.iter().map(Life::end) {
+                totals.faults += end.faults;
+                totals.refaults += end.refaults;
+                totals.stored += end.stored;
+                totals.waited_seconds += end.waited_seconds;
+            }
+            totals
+        };
+        Some(self.run.unwrap_or_else(sum))
     }
+}
+
+/// What a line says of the whole run that it is of; nothing in statistics of other things than runs.
+pub fn totals(line: &Value) -> Option<Totals> {
+    Totals::deserialize(line.get("run")?).ok()
 }
 
 /// What a line of a file is.
@@ -183,17 +188,18 @@ pub fn no_statistics(path: &Path, line: u64) -> Failure {
 
 /// Pages that came back from a store.
 ///
-/// For `refault run` that is `pswpin`, as in the run's last line. For regions `pswpin` also counts first touches that were
-/// brought in ahead, so the policy's refaults are taken, where it is one that counts them.
-fn read_back(line: &Value) -> u64 {
-    let count = |key: &str| line[key].as_u64().unwrap_or(0);
-    let refaults = count("workingset_refault_anon") + count("workingset_refault_file");
-    let is_of_run = line["access_source"] == "parking";
-    if is_of_run || refaults == 0 { count("pswpin") } else { refaults }
+/// Runs say so. Of regions the policy's refaults are taken, where it counts them: `pswpin` holds first touches that were
+/// brought in ahead too.
+fn refaults(line: &Value) -> u64 {
+    let count = |statistic: &str| line[statistic].as_u64();
+    let by_policy = ["workingset_refault_anon", "workingset_refault_file"].map(|key| count(key).unwrap_or(0));
+    let of_region = || Some(by_policy.iter().sum()).filter(|refaults| *refaults > 0).or(count("pswpin"));
+    count(statistics::REFAULTS.name).or_else(of_region).unwrap_or(0)
 }
 
 fn moment(line: &Value) -> Moment {
     let count = |key: &str| line[key].as_u64().unwrap_or(0);
+    let waited_again = || line["pressure"]["some"]["total_us"].as_u64().unwrap_or(0) as f64 / 1e6;
     Moment {
         seconds: line["seconds"].as_f64().unwrap_or(0.0),
         resident_bytes: count("resident_bytes"),
@@ -201,11 +207,11 @@ fn moment(line: &Value) -> Moment {
         stored_bytes: count("stored_bytes"),
         compressed_bytes: count("compressed_bytes"),
         faults: count("faults"),
-        read_back: read_back(line),
-        stored_pages: count("pswpout"),
-        waited: line["pressure"]["some"]["total_us"].as_u64().unwrap_or(0) as f64 / 1e6,
-        refaults_per_second: line["refaults_per_second"].as_f64().unwrap_or(0.0),
-        advice_bytes: line["would_stop_refaulting_at_bytes"].as_u64(),
+        refaults: refaults(line),
+        stored: count("pswpout"),
+        waited_seconds: line[statistics::WAITED.name].as_f64().unwrap_or_else(waited_again),
+        refaults_per_second: line[statistics::REFAULTS_PER_SECOND.name].as_f64().unwrap_or(0.0),
+        advice_bytes: line[statistics::ADVICE_BYTES.name].as_u64(),
     }
 }
 
@@ -217,15 +223,26 @@ mod tests {
 
     #[test]
     fn what_came_back_is_what_the_run_says_under_every_policy() {
-        let back = |line: Value| moment(&line).read_back;
+        let back = |line: Value| moment(&line).refaults;
         // A policy without the kernel's counters, and one with them.
-        let run =
-            |refaults: u64| json!({"access_source": "parking", "workingset_refault_anon": refaults, "pswpin": 65_779});
+        let run = |by_policy: u64| json!({"refaults": 65_779, "workingset_refault_anon": by_policy, "pswpin": 65_779});
         assert_eq!(back(run(0)), 65_779);
         assert_eq!(back(run(81_873)), 65_779);
-        let region =
-            |refaults: u64| json!({"access_source": "exact", "workingset_refault_anon": refaults, "pswpin": 9});
+        let region = |by_policy: u64| json!({"workingset_refault_anon": by_policy, "pswpin": 9});
         assert_eq!((back(region(0)), back(region(7))), (9, 7));
+    }
+
+    #[test]
+    fn the_totals_are_those_of_the_last_line() {
+        let mut history = History::default();
+        let with = |refaults: u64| {
+            let mut line = line(1, refaults as f64, 10, 5);
+            line["run"] = json!({"peak_bytes": 99, "refaults": refaults});
+            line
+        };
+        [with(3), with(8)].into_iter().for_each(|line| history.add(line));
+        let totals = history.totals().expect("lines");
+        assert_eq!((totals.peak_bytes, totals.refaults, totals.faults), (99, 8, 0));
     }
 
     fn line(pid: u64, seconds: f64, resident: u64, back: u64) -> Value {
@@ -235,15 +252,15 @@ mod tests {
 
     #[test]
     fn a_process_that_executes_another_program_begins_again() {
-        let mut history = History { lives: Vec::new() };
+        let mut history = History::default();
         for value in [line(1, 1.0, 10, 5), line(2, 0.5, 70, 1), line(1, 2.0, 30, 9), line(1, 0.1, 20, 2)] {
             history.add(value);
         }
         let pids: Vec<u64> = history.lives.iter().map(|life| life.pid).collect();
         assert_eq!(pids, [1, 2, 1]);
-        let summary = history.summary().expect("lines");
-        assert_eq!((summary.peak_bytes, summary.read_back, summary.faults), (70, 9 + 1 + 2, 15));
-        assert_eq!((summary.waited, summary.advice_bytes), (1.5, Some(77)));
+        let totals = history.totals().expect("lines");
+        assert_eq!((totals.peak_bytes, totals.refaults, totals.faults), (70, 9 + 1 + 2, 15));
+        assert_eq!((totals.waited_seconds, totals.would_stop_refaulting_at_bytes), (1.5, Some(77)));
     }
 
     #[test]

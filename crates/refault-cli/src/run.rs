@@ -4,7 +4,7 @@
 //! starts the program with the agent preloaded ([`tree`]): exit status, signals, terminal and output are the program's
 //! own.
 
-mod advice;
+pub mod advice;
 mod ask;
 #[allow(unsafe_code)] // System calls on signals and processes, each with its reason.
 pub(crate) mod child;
@@ -18,6 +18,7 @@ mod seat;
 mod statistics;
 pub mod summary;
 mod sums;
+pub mod totals;
 pub mod tree;
 mod unmanaged;
 mod watch;

@@ -152,7 +152,7 @@ fn what_happened_is_said_at_every_end() {
             .expect("refault starts");
         let said = text(&output.stderr);
         assert_eq!((output.status.code(), output.status.signal()), (code, signal), "{how}: {said}");
-        assert!(said.starts_with("refault: peak ") && said.contains(" brought back, "), "{how}: {said}");
+        assert!(said.starts_with("refault: peak ") && said.contains(" refaults, "), "{how}: {said}");
         let summary = std::fs::read_to_string(&summary).expect("a summary");
         let summary: serde_json::Value = serde_json::from_str(&summary).expect("JSON");
         let number = |key: &str| summary[key].as_u64().unwrap_or_else(|| panic!("{key}: {summary}"));
@@ -162,7 +162,7 @@ fn what_happened_is_said_at_every_end() {
         );
         // 10 MiB of 16 cannot be resident, and all of it was looked at again; the child wrote to all of it.
         let passes = if how == "child" { 2 } else { 1 };
-        assert!(number("stored") >= passes * 2560 && number("read_back") >= 2560, "{how}: {summary}");
+        assert!(number("stored") >= passes * 2560 && number("refaults") >= 2560, "{how}: {summary}");
         assert!(
             number("first_touches") >= 4096 && number("fault_p99_ns") >= number("fault_p50_ns"),
             "{how}: {summary}"

@@ -41,7 +41,7 @@ fn those_that_lack_memory_come_first_in_turns() {
     let program = Program::new(include_str!("c/takes_turns.c"));
     program.comes_through_with("20M", &FLAGS, &[]);
     // Of 600 thousand touches every second one would find its page gone if the three had equal parts all the time.
-    let again = figure(&program, "read_back");
+    let again = figure(&program, "refaults");
     assert!(again < 100_000, "{again} pages were brought back");
     assert!(figure(&program, "peak_bytes") <= 20 << 20, "never more than the budget");
 }
@@ -59,7 +59,7 @@ fn who_sleeps_gives_way_and_sleeps_on() {
         program.comes_through_with("24M", &FLAGS, &[name]);
         // Sixty passes over 16 MiB, of which nothing comes to fit if the sleeper keeps its 24: 245 thousand pages would
         // come back. It gives half at once, and half of what is left each tenth of a second.
-        let again = figure(&program, "read_back");
+        let again = figure(&program, "refaults");
         assert!(again < 100_000, "{name}: {again} pages were brought back");
     }
 }
@@ -111,7 +111,7 @@ fn who_computes_gives_way() {
     }
     let program = Program::new(SHARED_BUDGET);
     program.comes_through_with("24M", &FLAGS, &["computes"]);
-    let again = figure(&program, "read_back");
+    let again = figure(&program, "refaults");
     assert!(again < 100_000, "{again} pages were brought back");
 }
 

@@ -60,10 +60,10 @@ fn a_program_is_recorded_predicted_and_run_in_less() {
     }
     // 16 MiB do not fit into 12, four times over, and fit into 64: measured and predicted.
     let pages = 4 << 20 >> 12;
-    assert!(little["read_back_pages"].as_f64() > Some(f64::from(pages)), "{study}");
-    assert_eq!(much["read_back_pages"], 0.0, "{study}");
-    assert!(little["predicted_read_back_pages"].as_f64() > Some(f64::from(pages)), "{study}");
-    assert_eq!(much["predicted_read_back_pages"], 0.0, "{study}");
+    assert!(little["refaults"].as_f64() > Some(f64::from(pages)), "{study}");
+    assert_eq!(much["refaults"], 0.0, "{study}");
+    assert!(little["predicted_refaults"].as_f64() > Some(f64::from(pages)), "{study}");
+    assert_eq!(much["predicted_refaults"], 0.0, "{study}");
     assert!(little["waited_seconds"].as_f64() > much["waited_seconds"].as_f64(), "{study}");
     let footprint = study["prediction"]["footprint_bytes"].as_u64().expect("a footprint");
     assert!((16 << 20..64 << 20).contains(&footprint), "{study}");

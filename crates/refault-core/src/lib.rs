@@ -67,6 +67,7 @@ pub mod pressure;
 mod ranks;
 mod reclaim;
 pub mod schemes;
+pub mod statistics;
 pub mod switching;
 pub mod textbook;
 pub mod workingset;

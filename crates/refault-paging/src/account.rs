@@ -60,6 +60,8 @@ pub struct Account {
     inherited: Inherited,
     /// Pages that it has ceased to share so far.
     gave: u64,
+    /// Pages that it has stored so far and that others know of.
+    stored: u64,
     /// It may have children that share pages with it.
     has_heirs: bool,
     /// The slot of a child that is about to be.
@@ -86,6 +88,7 @@ impl Account {
             own_limit,
             inherited: Inherited::default(),
             gave: 0,
+            stored: 0,
             has_heirs: false,
             birth: None,
             said: 0,
@@ -128,6 +131,7 @@ impl Account {
         slots[slot].said.store(0, Ordering::Relaxed);
         slots[slot].tight.store(i64::MAX, Ordering::Relaxed);
         slots[slot].gave.store(0, Ordering::Relaxed);
+        slots[slot].has.store(0, Ordering::Relaxed);
         slots[slot].lender.store(lender, Ordering::Relaxed);
         slots[slot].lent.store(0, Ordering::Relaxed);
         slots[slot].locked.store(0, Ordering::Relaxed);
@@ -193,11 +197,38 @@ impl Account {
         }
     }
 
-    /// A page has come back after so many others were stored.
-    pub fn came_back(&self, distance: u64) {
+    /// A page has come back that was stored when this clock was at `then`.
+    pub fn came_back(&self, then: u64, statistics: &Statistics) {
         if let Some(slot) = self.slot {
-            self.shared().figures[slot].distances.count(distance);
+            let distance = self.stored_by_all(statistics).saturating_sub(then);
+            self.shared().figures[slot].needed.count(self.tree_limit() + distance);
         }
+    }
+
+    /// A clock: pages that all processes have stored so far, this one's (`statistics`) up to now; of a budget of its
+    /// own, those of this process alone.
+    pub fn stored_by_all(&self, statistics: &Statistics) -> u64 {
+        if self.own_limit.is_some() {
+            return statistics.stored;
+        }
+        self.shared().stored.load(Ordering::Relaxed) + statistics.stored.saturating_sub(self.stored)
+    }
+
+    /// This process has so many pages in memory and out of it, the agent's among them, if those count that it shares.
+    pub fn has(&mut self, pages: u64, statistics: &Statistics) {
+        let shared = self.shared();
+        let new = statistics.stored.saturating_sub(self.stored);
+        if new > 0 {
+            shared.stored.fetch_add(new, Ordering::Relaxed);
+        }
+        if let Some(slot) = self.slot {
+            let pages = (pages as i64 - self.lent()).max(0);
+            let change = pages - shared.slots[slot].has.swap(pages, Ordering::Relaxed);
+            if change != 0 {
+                shared.have(change);
+            }
+        }
+        self.stored = statistics.stored;
     }
 
     /// A fault took so long.
@@ -243,7 +274,7 @@ impl Account {
         let turn = |slot: usize| self.shared().slots[slot].turn.load(Ordering::Relaxed);
         let lender = self.slot.map_or((0, 0), |slot| (slot, turn(slot)));
         self.inherited = Inherited::new(pages as i64, lender, self.gave);
-        (self.charged, self.has_heirs) = (0, false);
+        (self.charged, self.stored, self.has_heirs) = (0, 0, false);
         match self.birth.take() {
             Some(slot) => {
                 // The parent may have said so already, by a number that is as good or better: of a child that is the first of
@@ -504,6 +535,7 @@ impl Account {
             let process = place.process.load(Ordering::Acquire);
             // Whoever was taken for dead by mistake has lost its slot, perhaps to another.
             if process > 0 && place.turn.load(Ordering::Relaxed) == self.turn {
+                self.shared().have(-place.has.swap(0, Ordering::Relaxed));
                 self.shared().end(slot, process);
             }
             self.while_asked(slot);

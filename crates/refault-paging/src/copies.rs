@@ -47,6 +47,11 @@ impl Copies {
         self.pages.insert(page, (slot, contents.fingerprint(self.seed)));
     }
 
+    /// Pages that have a copy.
+    pub(crate) fn count(&self) -> u64 {
+        self.pages.len() as u64
+    }
+
     /// Whether a slot is the copy of this page.
     pub(crate) fn is(&self, page: PageId, slot: Slot) -> bool {
         self.pages.get(&page).is_some_and(|(copy, _)| *copy == slot)

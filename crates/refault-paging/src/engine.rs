@@ -125,6 +125,8 @@ pub struct Engine {
     pub(crate) hand: Hand,
     /// Addresses of stored pages, one in 32, and how many had been stored then.
     pub(crate) followed: BTreeMap<usize, u64>,
+    /// Pages that were stored already when it was forked: its parent has them too.
+    pub(crate) inherited_stored: u64,
     /// When the fault path last called [`Engine::publish`], in nanoseconds.
     pub(crate) published: u64,
     /// Why the last page was lost: the kernel's number, 0 for contents that are not what was stored.
@@ -176,6 +178,7 @@ impl Engine {
             looked: 0,
             hand: Hand::default(),
             followed: BTreeMap::new(),
+            inherited_stored: 0,
             published: 0,
             last_error: 0,
             statistics: Statistics::default(),
@@ -521,6 +524,9 @@ impl Engine {
         self.note_locks();
         let (resident, parked) = (self.resident as u64, self.staging.live() as u64);
         let tight = self.tight();
+        let own = if self.resident_only { 0 } else { (self.own_bytes() / PAGE) as u64 };
+        let stored = self.stored_pages().saturating_sub(self.inherited_stored);
+        self.account.has(resident + parked + own + stored, &self.statistics);
         self.account.publish_memory(resident, parked, self.store.pool_bytes(), tight);
     }
 
@@ -530,6 +536,12 @@ impl Engine {
         let usage = self.usage();
         self.account.publish(&self.statistics);
         self.account.publish_state(&usage, &counters, &generations, self.policy.leader());
+    }
+
+    /// Pages whose contents are in a store alone.
+    pub(crate) fn stored_pages(&self) -> u64 {
+        let stored = self.store.stored();
+        (stored.same_filled + stored.compressed + stored.in_files).saturating_sub(self.copies.count())
     }
 
     /// Where memory is.

@@ -425,7 +425,7 @@ impl Engine {
             if self.followed.len() == MAX_FOLLOWED {
                 self.followed.clear();
             }
-            self.followed.insert(address, self.statistics.stored);
+            self.followed.insert(address, self.account.stored_by_all(&self.statistics));
         }
     }
 
@@ -433,7 +433,7 @@ impl Engine {
         if !self.followed.is_empty()
             && let Some(then) = self.followed.remove(&address)
         {
-            self.account.came_back(self.statistics.stored.saturating_sub(then));
+            self.account.came_back(then, &self.statistics);
         }
     }
 

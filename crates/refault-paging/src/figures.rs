@@ -118,46 +118,47 @@ impl PublishedUsage {
     }
 }
 
-/// Steps of an octave: a quantile is exact to an eighth.
-const STEPS: usize = 8;
-const BUCKETS: usize = 36 * STEPS;
-
-/// How long something took, by magnitude, in nanoseconds, or how far away it was, in pages.
+/// Counts by magnitude: `STEPS` buckets, a power of two, for each octave, so that a quantile is exact to one part in
+/// `STEPS`.
 #[repr(C)]
-pub struct Times {
+pub struct Histogram<const STEPS: usize, const BUCKETS: usize> {
     buckets: [AtomicU32; BUCKETS],
     most: AtomicU64,
 }
 
-impl Default for Times {
-    fn default() -> Times {
-        Times { buckets: std::array::from_fn(|_| AtomicU32::new(0)), most: AtomicU64::new(0) }
+/// How long something took, in nanoseconds, to an eighth.
+pub type Times = Histogram<8, { 36 * 8 }>;
+/// [`Times`] at one moment.
+pub type TimeCounts = Counts<8, { 36 * 8 }>;
+/// How much memory something needs, in pages, to a 32nd.
+pub type Sizes = Histogram<32, { 32 * 32 }>;
+/// [`Sizes`] at one moment.
+pub type SizeCounts = Counts<32, { 32 * 32 }>;
+
+impl<const STEPS: usize, const BUCKETS: usize> Default for Histogram<STEPS, BUCKETS> {
+    fn default() -> Self {
+        Histogram { buckets: std::array::from_fn(|_| AtomicU32::new(0)), most: AtomicU64::new(0) }
     }
 }
 
-fn bucket(value: u64) -> usize {
-    let octave = value.max(STEPS as u64).ilog2() as usize;
-    let step = (value.max(STEPS as u64) >> (octave - 3)) as usize - STEPS;
-    ((octave - 3) * STEPS + step).min(BUCKETS - 1)
-}
+impl<const STEPS: usize, const BUCKETS: usize> Histogram<STEPS, BUCKETS> {
+    fn bucket(value: u64) -> usize {
+        let value = value.max(STEPS as u64);
+        let above = (value.ilog2() - STEPS.ilog2()) as usize;
+        (above * STEPS + (value >> above) as usize - STEPS).min(BUCKETS - 1)
+    }
 
-/// The largest value of a bucket.
-fn upper_bound(bucket: usize) -> u64 {
-    ((STEPS + bucket % STEPS + 1) as u64) << (bucket / STEPS)
-}
-
-impl Times {
     /// Counts one. Only the owner of the slot does.
-    pub fn count(&self, nanoseconds: u64) {
-        let bucket = &self.buckets[bucket(nanoseconds)];
+    pub fn count(&self, value: u64) {
+        let bucket = &self.buckets[Self::bucket(value)];
         bucket.store(bucket.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        if nanoseconds > self.most.load(Ordering::Relaxed) {
-            self.most.store(nanoseconds, Ordering::Relaxed);
+        if value > self.most.load(Ordering::Relaxed) {
+            self.most.store(value, Ordering::Relaxed);
         }
     }
 
     /// Adds these counts to others, which many add to.
-    pub(crate) fn add_to(&self, others: &Times) {
+    pub(crate) fn add_to(&self, others: &Self) {
         for (from, to) in self.buckets.iter().zip(&others.buckets) {
             let count = from.load(Ordering::Relaxed);
             if count > 0 {
@@ -172,38 +173,44 @@ impl Times {
         self.most.store(0, Ordering::Relaxed);
     }
 
-    /// The longest.
+    /// The largest.
     pub fn most(&self) -> u64 {
         self.most.load(Ordering::Relaxed)
     }
 
     /// The counts now.
-    pub fn counts(&self) -> TimeCounts {
-        TimeCounts(self.buckets.each_ref().map(|count| count.load(Ordering::Relaxed)))
+    pub fn counts(&self) -> Counts<STEPS, BUCKETS> {
+        Counts(self.buckets.each_ref().map(|count| count.load(Ordering::Relaxed)))
     }
 
-    /// The time that a share (0 to 1) of all did not exceed, rounded up by an eighth at most; 0 if there are none.
+    /// The value that a share (0 to 1) of all did not exceed, rounded up by one part in `STEPS` at most; 0 if there are
+    /// none.
     pub fn quantile(&self, share: f64) -> u64 {
         self.counts().quantile(share).min(self.most())
     }
 }
 
-/// [`Times`] at one moment.
+/// A [`Histogram`] at one moment.
 #[derive(Clone, Debug)]
-pub struct TimeCounts([u32; BUCKETS]);
+pub struct Counts<const STEPS: usize, const BUCKETS: usize>([u32; BUCKETS]);
 
-impl TimeCounts {
+impl<const STEPS: usize, const BUCKETS: usize> Counts<STEPS, BUCKETS> {
+    /// The largest value of a bucket.
+    fn upper_bound(bucket: usize) -> u64 {
+        ((STEPS + bucket % STEPS + 1) as u64) << (bucket / STEPS)
+    }
+
     /// How many.
     pub fn count(&self) -> u64 {
         self.0.iter().map(|count| u64::from(*count)).sum()
     }
 
     /// What was counted since `earlier`.
-    pub fn since(&self, earlier: &TimeCounts) -> TimeCounts {
-        TimeCounts(std::array::from_fn(|index| self.0[index].wrapping_sub(earlier.0[index])))
+    pub fn since(&self, earlier: &Self) -> Self {
+        Counts(std::array::from_fn(|index| self.0[index].wrapping_sub(earlier.0[index])))
     }
 
-    /// The value that a share (0 to 1) of all did not exceed, rounded up by an eighth at most; 0 if there are none.
+    /// The value that a share (0 to 1) of all did not exceed, rounded up by one part in `STEPS` at most; 0 if there are none.
     pub fn quantile(&self, share: f64) -> u64 {
         let total = self.count();
         let wanted = ((total as f64 * share).ceil() as u64).clamp(1, total.max(1));
@@ -211,7 +218,7 @@ impl TimeCounts {
         for (index, count) in self.0.iter().enumerate() {
             seen += u64::from(*count);
             if seen >= wanted {
-                return upper_bound(index);
+                return Self::upper_bound(index);
             }
         }
         0
@@ -230,9 +237,9 @@ pub struct Published {
     pub usage: PublishedUsage,
     /// How long faults took.
     pub times: Times,
-    /// How many pages were stored between the storing of a page and its return, for one page in 32: how much more
-    /// memory would have kept it.
-    pub distances: Times,
+    /// In how many pages of memory a page that came back would have stayed, for one page in 32: what all might use then,
+    /// and the pages that were stored, by all, between its storing and its return.
+    pub needed: Sizes,
     /// 1 while a thread waits for a page that was there before.
     pub(crate) stalled: AtomicU32,
     /// The policy's counters, in the order of [`Counters::NAMES`].
@@ -249,7 +256,7 @@ impl Default for Published {
             statistics: PublishedStatistics::default(),
             usage: PublishedUsage::default(),
             times: Times::default(),
-            distances: Times::default(),
+            needed: Sizes::default(),
             stalled: AtomicU32::default(),
             counters: [const { AtomicU64::new(0) }; Counters::NAMES.len()],
             generations: Default::default(),
@@ -301,11 +308,11 @@ impl Published {
     pub(crate) fn end(&self, ended: &Ended) {
         ended.statistics.add(&self.statistics.load());
         self.times.add_to(&ended.times);
-        self.distances.add_to(&ended.distances);
+        self.needed.add_to(&ended.needed);
         self.statistics.store(&Statistics::default());
         self.usage.store(&Usage::default());
         self.times.clear();
-        self.distances.clear();
+        self.needed.clear();
         self.stalled.store(0, Ordering::Relaxed);
         self.counters.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
         self.generations.iter().flatten().for_each(|word| word.store(0, Ordering::Relaxed));
@@ -321,8 +328,8 @@ pub struct Ended {
     pub statistics: PublishedStatistics,
     /// How long their faults took.
     pub times: Times,
-    /// How much more memory would have kept their pages, as [`Published::distances`].
-    pub distances: Times,
+    /// How much memory would have kept their pages, as [`Published::needed`].
+    pub needed: Sizes,
 }
 
 #[cfg(test)]
@@ -343,6 +350,19 @@ mod tests {
         assert_eq!((times.quantile(1.0), times.most()), (100_000, 100_000));
         times.count(u64::MAX);
         assert_eq!(times.most(), u64::MAX);
+    }
+
+    #[test]
+    fn a_size_is_exact_to_a_32nd() {
+        let sizes = Sizes::default();
+        (1..=100_000u64).for_each(|pages| sizes.count(pages));
+        for (share, exact) in [(0.01, 1000.0), (0.5, 50_000.0), (0.99, 99_000.0)] {
+            let found = sizes.quantile(share) as f64;
+            assert!((exact..=exact * 1.032).contains(&found), "{share}: {found}");
+        }
+        let before = sizes.counts();
+        (0..4).for_each(|_| sizes.count(7_000));
+        assert!((7_000..=7_219).contains(&sizes.counts().since(&before).quantile(0.99)));
     }
 
     #[test]

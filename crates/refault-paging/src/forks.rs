@@ -88,6 +88,7 @@ impl Engine {
         self.store.after_fork();
         self.statistics = Statistics::default();
         self.followed.clear();
+        self.inherited_stored = self.stored_pages();
         self.arm_staging()?;
         self.arm_mirror()?;
         let all: Vec<_> = self.ranges.all().collect();

@@ -25,7 +25,7 @@
 use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use crate::dropped::Dropped;
-use crate::figures::{Ended, Published, Statistics, Times};
+use crate::figures::{Ended, Published, Sizes, Statistics, Times};
 use crate::share::{self, Division, Need};
 use crate::sys;
 use crate::token::Token;
@@ -66,6 +66,8 @@ pub struct Slot {
     pub turn: AtomicU32,
     /// Pages charged.
     pub charged: AtomicI64,
+    /// Pages that it has, in memory and out of it, and those that the agent takes: what it would use if none were stored.
+    pub(crate) has: AtomicI64,
     /// Pages that it has given up so far.
     pub(crate) gave: AtomicU64,
     /// Pages that it would like to have, and when it said so.
@@ -118,6 +120,12 @@ pub struct Shared {
     pub command: AtomicI64,
     /// The most that `total` and `command` were together.
     pub peak: AtomicI64,
+    /// Pages that all have, in memory and out of it, as [`Slot::has`].
+    pub(crate) has: AtomicI64,
+    /// The most that `has` and `command` were together: what the tree would have used if none of it had been stored.
+    pub most: AtomicI64,
+    /// Pages that all have stored so far.
+    pub(crate) stored: AtomicU64,
     /// What processes counted that have ended.
     pub ended: Ended,
     /// Last time somebody looked for dead processes, in nanoseconds.
@@ -196,6 +204,7 @@ impl Shared {
             {
                 let charged = slot.charged.swap(0, Ordering::Relaxed);
                 self.total.fetch_sub(charged, Ordering::Relaxed);
+                self.has.fetch_sub(slot.has.swap(0, Ordering::Relaxed), Ordering::Relaxed);
                 self.end(index, process);
             }
         }
@@ -296,11 +305,11 @@ impl Shared {
         sum
     }
 
-    /// How many pages all processes stored between the storing of a page and its return, for some of the pages.
-    pub fn distances(&self) -> Times {
-        let sum = Times::default();
-        self.ended.distances.add_to(&sum);
-        self.not_added().for_each(|(_, figures)| figures.distances.add_to(&sum));
+    /// In how many pages of memory pages that came back would have stayed, for some of them, of all processes.
+    pub fn needed(&self) -> Sizes {
+        let sum = Sizes::default();
+        self.ended.needed.add_to(&sum);
+        self.not_added().for_each(|(_, figures)| figures.needed.add_to(&sum));
         sum
     }
 
@@ -327,6 +336,14 @@ impl Shared {
     /// Somebody uses more than before.
     pub(crate) fn raise_peak(&self) {
         self.peak.fetch_max(self.used(), Ordering::Relaxed);
+    }
+
+    /// Somebody has more than before, or less.
+    pub(crate) fn have(&self, change: i64) {
+        let has = self.has.fetch_add(change, Ordering::Relaxed) + change;
+        if change > 0 {
+            self.most.fetch_max(has + self.command.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
     }
 
     /// What the command that made the segment takes, in pages.

@@ -231,7 +231,7 @@ impl Subject<'_> {
             let text = std::fs::read_to_string(&summary).unwrap_or_default();
             let said: Value = serde_json::from_str(&text).unwrap_or_default();
             let number = |name: &str| said[name].as_u64().unwrap_or(0);
-            let major_faults = number("read_back").saturating_sub(number("prefetched"));
+            let major_faults = number("refaults").saturating_sub(number("prefetched"));
             return Ok(live::Measured { major_faults, peak_bytes: number("peak_bytes"), ..done });
         };
         live::run(&self.setup(work, flags, memory, pulse))

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use refault_console::text::{align_numbers, plain_table};
 use refault_console::{Failure, Format, ResultArgs, with_output};
+use refault_core::statistics;
 use refault_lab::size::bytes_text;
 use refault_pool::shared::place::{DEFAULT_NAME, Place};
 use refault_pool::shared::protocol::{Answer, MemberStatus, Request, Status, receive, send};
@@ -18,28 +19,29 @@ const MAX_ANSWER: u64 = 64 << 20;
 const WITHIN: Duration = Duration::from_secs(2);
 
 /// What CSV has of a member.
-const COLUMNS: [&str; 21] = [
+const COLUMNS: [&str; 22] = [
     "program",
     "pid",
     "answers",
-    "grant_bytes",
-    "committed_bytes",
+    statistics::GRANT.name,
+    statistics::COMMITTED.name,
     "min_bytes",
     "low_bytes",
     "max_bytes",
     "weight",
-    "charge_bytes",
-    "resident_bytes",
-    "compressed_bytes",
-    "stored_bytes",
-    "faults",
-    "refaults",
-    "waited_us",
-    "pressure",
-    "fault_p50_ns",
-    "fault_p99_ns",
+    statistics::CHARGE.name,
+    statistics::PEAK.name,
+    statistics::RESIDENT.name,
+    statistics::COMPRESSED.name,
+    statistics::STORED_BYTES.name,
+    statistics::FAULTS.name,
+    statistics::REFAULTS.name,
+    statistics::WAITED.name,
+    statistics::PRESSURE.name,
+    statistics::FAULT_P50.name,
+    statistics::FAULT_P99.name,
     "processes",
-    "would_stop_refaulting_at_bytes",
+    statistics::ADVICE_BYTES.name,
 ];
 
 #[derive(Args, Debug)]
@@ -123,8 +125,8 @@ fn write_table(out: &mut dyn Write, status: &Status) -> std::io::Result<()> {
     table.set_header([
         "member",
         "process",
-        "grant",
-        "uses",
+        statistics::GRANT.word,
+        statistics::CHARGE.word,
         "compressed",
         "waits %",
         "< 1 s",
@@ -132,7 +134,7 @@ fn write_table(out: &mut dyn Write, status: &Status) -> std::io::Result<()> {
         "< 1 min",
         "< 10 min",
         "older",
-        "would stop at",
+        statistics::ADVICE_BYTES.word,
         "",
     ]);
     for (pid, member) in &status.members {
@@ -155,8 +157,8 @@ fn write_table(out: &mut dyn Write, status: &Status) -> std::io::Result<()> {
     }
     writeln!(
         out,
-        "\nAges are those of generations, since they were made; they are known of what is resident. With what a member\n\
-         would stop at, 99 of 100 pages that came back within the last 10 s would have stayed; –: hardly any came back."
+        "\nAges are those of generations, since they were made; they are known of what is resident. With the\n\
+         advice, 99 of 100 pages that came back within the last 10 s would have stayed; –: too few came back."
     )
 }
 
@@ -214,12 +216,13 @@ fn member_json(status: &Status, pid: u64, member: &MemberStatus) -> Value {
         "max_bytes": member.terms.max,
         "weight": member.terms.weight,
         "charge_bytes": figures.charge,
+        "peak_bytes": figures.peak,
         "resident_bytes": figures.resident,
         "compressed_bytes": figures.compressed,
         "stored_bytes": figures.stored,
         "faults": figures.faults,
         "refaults": figures.refaults,
-        "waited_us": figures.waited / 1000,
+        "waited_seconds": figures.waited_in_all as f64 / 1e9,
         "pressure": member.pressure,
         "fault_p50_ns": figures.fault_p50,
         "fault_p99_ns": figures.fault_p99,

@@ -8,6 +8,7 @@ use super::{page, write};
 use crate::history::{History, Life, Moment};
 use refault_console::text::{grouped, number};
 use refault_console::{Failure, Output};
+use refault_core::statistics;
 use refault_lab::size::bytes_text;
 
 /// Processes that have pictures at most.
@@ -25,15 +26,8 @@ pub fn write_run(output: Output, source: &str, history: &History) -> Result<(), 
     let body = html! {
         h1 { "A run under a budget" }
         p.lead { "Statistics in " code { (source) } "." }
-        @if let Some(summary) = history.summary() {
-            p {
-                "At most " (bytes_text(summary.peak_bytes)) " were resident at the moments that the statistics note; " (grouped(summary.stored_pages))
-                " pages were evicted and " (grouped(summary.read_back)) " came back; some thread waited for memory for "
-                (format!("{:.2}", summary.waited)) " s."
-                @if let Some(bytes) = summary.advice_bytes {
-                    " With " (bytes_text(bytes)) " hardly any of them would have come back."
-                }
-            }
+        @if let Some(totals) = history.totals() {
+            p { "The run: " (totals.line()) "; " (totals.advice_text()) "." }
         }
         @let large = lives.iter().take_while(|life| life.peak_bytes() >= lives[0].peak_bytes() / SMALL).count();
         @let shown = large.clamp(1, DRAWN).min(lives.len());
@@ -52,12 +46,24 @@ pub fn write_run(output: Output, source: &str, history: &History) -> Result<(), 
     write(output, page(&format!("refault: {source}"), 4, body))
 }
 
+/// Heads of the table of processes. The lines of statistics are a while apart: between them a process may have had more.
+const HEADS: [&str; 8] = [
+    "process",
+    statistics::SECONDS.word,
+    statistics::BUDGET.word,
+    "most resident in a line",
+    statistics::FAULTS.word,
+    statistics::STORED.word,
+    statistics::REFAULTS.word,
+    "waited (s)",
+];
+
 fn table(caption: &str, lives: &[&Life]) -> Markup {
     html! {
         div.scroll tabindex="0" {
             table {
                 caption { (caption) }
-                thead { tr { @for head in ["process", "seconds", "budget", "peak", "faults", "evicted", "came back", "waited (s)"] {
+                thead { tr { @for head in HEADS {
                     th scope="col" { (head) }
                 } } }
                 tbody {
@@ -69,9 +75,9 @@ fn table(caption: &str, lives: &[&Life]) -> Markup {
                             td { (bytes_text(end.budget_bytes)) }
                             td { (bytes_text(life.peak_bytes())) }
                             td { (grouped(end.faults)) }
-                            td { (grouped(end.stored_pages)) }
-                            td { (grouped(end.read_back)) }
-                            td { (format!("{:.2}", end.waited)) }
+                            td { (grouped(end.stored)) }
+                            td { (grouped(end.refaults)) }
+                            td { (format!("{:.2}", end.waited_seconds)) }
                         }
                     }
                 }
@@ -94,7 +100,7 @@ fn figures(index: usize, life: &Life) -> [Figure; 3] {
         line("memory of the compressed pool", 3, &|moment| mib(moment.compressed_bytes)),
     ];
     let rates = vec![line("refaults", 1, &|moment| moment.refaults_per_second)];
-    let waited = vec![line("waited", 4, &|moment| moment.waited)];
+    let waited = vec![line("waited", 4, &|moment| moment.waited_seconds)];
     let figure = |name: &str, title: &str, y: &str, definition: &str, series: Vec<Series>| {
         let most = series.iter().flat_map(|series| &series.points).fold(0.0f64, |most, (_, y)| most.max(*y));
         Figure {
@@ -126,12 +132,6 @@ fn figures(index: usize, life: &Life) -> [Figure; 3] {
             "Pages that came back, per second, in the last ten seconds.",
             rates,
         ),
-        figure(
-            "waited",
-            "Waiting",
-            "seconds in all",
-            "Time so far in which at least one thread waited for memory.",
-            waited,
-        ),
+        figure("waited", "Waiting", "seconds in all", "Time that threads waited for pages so far.", waited),
     ]
 }

@@ -117,7 +117,7 @@ fn read_back(study: &Study) -> Figure {
         points(
             study,
             |row| {
-                if row.is_given_up() { None } else { row.mean(|summary| summary.read_back as f64 / 1000.0) }
+                if row.is_given_up() { None } else { row.mean(|summary| summary.refaults as f64 / 1000.0) }
             },
         );
     let highest = measured.iter().fold(0.0f64, |most, (_, y)| most.max(*y));
@@ -150,8 +150,8 @@ fn table(study: &Study) -> Markup {
         div.scroll tabindex="0" {
             table {
                 caption {
-                    "Mean ± standard deviation, runs taken in turn. Came back: pages read back from the stores. Waited: time in \
-                     which some thread waited for memory. Peak: the most that was resident. * the smallest that is enough."
+                    "Mean ± standard deviation, runs taken in turn. Refaults: pages brought back from the stores. Waited: time that \
+                     threads waited for pages. Peak: the most that was used. * the smallest that is enough."
                 }
                 thead { tr { @for head in HEADS { th scope="col" { (head) } } } }
                 tbody {

@@ -1,100 +1,157 @@
 //! The advice: with how much memory a program would hardly bring anything back.
 //!
-//! A refault says how much more memory would have kept its page (its distance, counted by the program's processes). The
-//! budget and the distance that 99 of 100 do not exceed is the advice, over the last seconds of a program that runs or
-//! over a whole run. Cost: a copy of a few hundred counts for each look.
+//! A refault says in how much memory its page would have stayed: the budget of that moment, and a page for each that was
+//! stored between its storing and its return (counted by the program's processes, for one page in 32). What 99 of 100
+//! refaults do not exceed is the advice: of the whole run in its totals, of the last seconds while it is watched.
+//!
+//! Its error: sizes are rounded up by a 32nd at most; a policy that evicts the same pages again and again makes it too
+//! large, up to its bound. Invariant: it never exceeds what the program has had, with the tool's own memory. Where
+//! refaults are there but too few were followed, it says so. Cost: a copy of a thousand counts for each look.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use refault_core::statistics;
+use refault_lab::size::bytes_text;
 use refault_paging::PAGE;
-use refault_paging::figures::TimeCounts;
+use refault_paging::figures::SizeCounts;
+use serde::{Deserialize, Serialize};
 
-/// Refault distances of this long decide the advice.
+use super::totals::Totals;
+
+/// Refaults of the last so long decide the advice while a program is watched.
 const WINDOW: Duration = Duration::from_secs(10);
 /// Looks closer together than this are one, so that a frequent look needs no more memory.
 const MIN_APART: Duration = Duration::from_millis(500);
-/// Refaults of followed pages below which there is no advice.
+/// Fewer refaults are hardly any: the budget is enough.
+const MIN_REFAULTS: u64 = 32;
+/// With fewer refaults of followed pages nothing can be told.
 const MIN_FOLLOWED: u64 = 4;
 
-/// What the budget must hold beside the program's pages: what is kept of each page, up to 96 bytes, …
-const OWN_PART: u64 = 42;
-/// … and what a process's agent takes in any case.
-const OWN_BYTES: u64 = 1 << 20;
-
-/// The budget at which 99 of 100 of these refaults would not have happened: the budget and their distance, but never
-/// more than the program has ever had and what is kept of that. `None`: nothing, or hardly anything, came back.
-pub(super) fn would_stop_refaulting_at(budget: u64, everything: u64, distances: &TimeCounts) -> Option<u64> {
-    (distances.count() >= MIN_FOLLOWED).then(|| {
-        let missing = distances.quantile(0.99) * PAGE as u64;
-        (budget + missing).min((everything + everything / OWN_PART + OWN_BYTES).max(budget))
-    })
+/// What refaults say of a budget.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Advice {
+    /// Hardly anything came back.
+    #[default]
+    #[serde(rename = "enough")]
+    Enough,
+    /// Something came back, too little to judge by.
+    #[serde(rename = "cannot be told")]
+    CannotBeTold,
+    /// With so many bytes, which stand beside this, hardly anything would have come back.
+    #[serde(rename = "more")]
+    More,
 }
 
-/// What came back within the last seconds.
-#[derive(Default)]
-pub(super) struct Recent {
-    /// Pages brought back and distances at earlier moments, oldest first.
-    earlier: VecDeque<(Instant, u64, TimeCounts)>,
-    /// The most bytes that it has had.
-    everything: u64,
+impl Advice {
+    /// The advice, and its bytes, by refaults of which some were followed, for a program that has had `most` bytes.
+    pub(super) fn of(refaults: u64, needed: &SizeCounts, most: u64) -> (Advice, Option<u64>) {
+        if refaults < MIN_REFAULTS {
+            return (Advice::Enough, None);
+        }
+        if needed.count() < MIN_FOLLOWED {
+            return (Advice::CannotBeTold, None);
+        }
+        (Advice::More, Some((needed.quantile(0.99) * PAGE as u64).min(most)))
+    }
+
+    /// In words, with its bytes.
+    pub fn text(self, bytes: Option<u64>) -> String {
+        let word = statistics::ADVICE_BYTES.word;
+        match (self, bytes) {
+            (Advice::Enough, _) => format!("{word}: the budget is enough"),
+            (Advice::More, Some(bytes)) => {
+                format!("{word}: {}, with which hardly any page comes back", bytes_text(bytes))
+            }
+            _ => format!("{word}: cannot be told, too few pages came back"),
+        }
+    }
 }
 
-/// What [`Recent::look`] finds.
-pub(super) struct CameBack {
-    /// Pages per second.
-    pub per_second: f64,
-    /// Refaults whose distance is known.
-    pub followed: u64,
-    /// The advice.
-    pub would_stop_at: Option<u64>,
+/// What was counted at earlier moments, to tell what came within the last seconds.
+pub(super) struct Window<T> {
+    /// Oldest first.
+    earlier: VecDeque<(Instant, T)>,
 }
 
-impl Recent {
-    /// A look at a program that has brought back so many pages so far, from these distances, has so many bytes, in
-    /// memory or out of it, and may use `budget`.
-    pub(super) fn look(&mut self, refaults: u64, distances: TimeCounts, has: u64, budget: u64) -> CameBack {
+impl<T> Default for Window<T> {
+    fn default() -> Window<T> {
+        Window { earlier: VecDeque::new() }
+    }
+}
+
+impl<T: Clone> Window<T> {
+    /// Takes what is counted now; answers with what was when the window began, and how many seconds ago that is. Nothing
+    /// at the first look.
+    pub(super) fn look(&mut self, counted: T) -> Option<(f64, T)> {
         let now = Instant::now();
         while self.earlier.len() > 1 && now - self.earlier[1].0 >= WINDOW {
             self.earlier.pop_front();
         }
-        let (per_second, window) = match self.earlier.front() {
-            Some((at, before, counts)) => {
-                let seconds = (now - *at).as_secs_f64().max(0.001);
-                (refaults.saturating_sub(*before) as f64 / seconds, distances.since(counts))
-            }
-            None => (0.0, distances.clone()),
+        let began = self.earlier.front().map(|(at, then)| ((now - *at).as_secs_f64().max(0.001), then.clone()));
+        if self.earlier.back().is_none_or(|(last, _)| now - *last >= MIN_APART) {
+            self.earlier.push_back((now, counted));
+        }
+        began
+    }
+}
+
+/// The advice of the last seconds.
+#[derive(Default)]
+pub(super) struct Recent(Window<(u64, SizeCounts)>);
+
+impl Recent {
+    /// The totals with the advice of the last seconds instead of that of the whole run.
+    pub(super) fn look(&mut self, totals: &Totals, needed: SizeCounts) -> Totals {
+        let (refaults, counts) = match self.0.look((totals.refaults, needed.clone())) {
+            Some((_, (before, counts))) => (totals.refaults.saturating_sub(before), needed.since(&counts)),
+            None => (totals.refaults, needed),
         };
-        self.everything = self.everything.max(has);
-        if self.earlier.back().is_none_or(|(last, ..)| now - *last >= MIN_APART) {
-            self.earlier.push_back((now, refaults, distances));
-        }
-        CameBack {
-            per_second,
-            followed: window.count(),
-            would_stop_at: would_stop_refaulting_at(budget, self.everything, &window),
-        }
+        totals.advised(refaults, &counts)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use refault_paging::figures::Times;
+    use refault_paging::figures::Sizes;
+
+    const MOST: u64 = 100 << 20;
 
     #[test]
-    fn the_advice_is_the_budget_and_what_was_missing_but_no_more_than_the_program_has() {
-        let distances = Times::default();
+    fn the_advice_is_what_99_of_100_refaults_needed_but_no_more_than_the_program_has_had() {
+        let needed = Sizes::default();
+        // 64 MiB and eight more.
+        (0..990).for_each(|_| needed.count((72 << 20) / PAGE as u64));
+        (0..10).for_each(|_| needed.count(1 << 30));
+        let (advice, bytes) = Advice::of(32_000, &needed.counts(), MOST);
+        let bytes = bytes.expect("a thousand were followed");
+        assert!(advice == Advice::More && (72 << 20..=75 << 20).contains(&bytes), "{bytes}");
+        assert_eq!(advice.text(Some(72 << 20)), "advice: 72 MiB, with which hardly any page comes back");
+        (0..90).for_each(|_| needed.count(1 << 30));
+        assert_eq!(Advice::of(32_000, &needed.counts(), MOST), (Advice::More, Some(MOST)));
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_said() {
+        let needed = Sizes::default();
+        (0..3).for_each(|_| needed.count(1000));
+        assert_eq!(Advice::of(31, &needed.counts(), MOST), (Advice::Enough, None));
+        assert_eq!(Advice::of(32, &needed.counts(), MOST), (Advice::CannotBeTold, None));
+        assert_eq!(Advice::CannotBeTold.text(None), "advice: cannot be told, too few pages came back");
+    }
+
+    #[test]
+    fn the_last_seconds_do_not_know_what_came_before() {
+        let needed = Sizes::default();
+        (0..1000).for_each(|_| needed.count(5000));
         let mut recent = Recent::default();
-        assert_eq!(recent.look(0, distances.counts(), 100 << 20, 64 << 20).would_stop_at, None);
-        (0..1000).for_each(|_| distances.count(2048));
-        let came = recent.look(1000, distances.counts(), 100 << 20, 64 << 20);
-        assert_eq!(came.followed, 1000);
-        let advice = came.would_stop_at.expect("a thousand pages came back");
-        // Eight MiB were missing; counts are by buckets, a few per cent wide.
-        assert!((72 << 20..=80 << 20).contains(&advice), "{advice}");
-        (0..100_000).for_each(|_| distances.count(1 << 20));
-        let came = recent.look(101_000, distances.counts(), 100 << 20, 64 << 20);
-        assert_eq!(came.would_stop_at, Some((100 << 20) + (100 << 20) / OWN_PART + OWN_BYTES));
+        let totals = |refaults| Totals { refaults, peak_with_stored_bytes: MOST, ..Totals::default() };
+        let bytes = |totals: Totals| totals.would_stop_refaulting_at_bytes.expect("advice");
+        assert!(bytes(recent.look(&totals(1000), needed.counts())) >= 5000 << 12);
+        (0..40).for_each(|_| needed.count(100));
+        let lately = recent.look(&totals(1040), needed.counts());
+        assert_eq!(lately.followed_refaults, 40);
+        assert!(bytes(lately) < 110 << 12);
     }
 }

@@ -18,6 +18,7 @@ use refault_pool::shared::protocol::Wishes;
 
 use super::advice::Recent;
 use super::observed::Observed;
+use super::totals::Totals;
 use super::{control, needs};
 use crate::launch::Launch;
 
@@ -180,14 +181,17 @@ impl Seat {
 /// How the tree is now, which joined at that moment. A policy's first generation has no birth: it counts from there.
 fn figures(shared: &Shared, recent: &mut Recent, joined: u64) -> Figures {
     let page = PAGE as u64;
-    let (statistics, times) = (shared.statistics(), shared.times());
+    let totals = recent.look(&Totals::of(shared), shared.needed().counts());
     let mut figures = Figures {
         charge: shared.total.load(std::sync::atomic::Ordering::Relaxed).max(0) as u64 * page,
-        faults: statistics.faults,
-        refaults: statistics.read_back,
-        waited: statistics.waited_again,
-        fault_p50: times.quantile(0.5),
-        fault_p99: times.quantile(0.99),
+        peak: totals.peak_bytes,
+        faults: totals.faults,
+        refaults: totals.refaults,
+        waited: shared.statistics().waited_again,
+        waited_in_all: (totals.waited_seconds * 1e9) as u64,
+        fault_p50: totals.fault_p50_ns,
+        fault_p99: totals.fault_p99_ns,
+        would_stop_refaulting_at: totals.would_stop_refaulting_at_bytes,
         ..Figures::default()
     };
     for (slot, published) in shared.living() {
@@ -198,9 +202,6 @@ fn figures(shared: &Shared, recent: &mut Recent, joined: u64) -> Figures {
         figures.stored += (usage.same_filled_pages + usage.pool_pages + usage.file_pages) * page;
         figures.generations.extend(published.generations().map(|[_, birth, pages]| [birth.max(joined), pages * page]));
     }
-    let has = figures.resident + figures.stored;
-    let came = recent.look(figures.refaults, shared.distances().counts(), has, shared.limit_bytes());
-    figures.would_stop_refaulting_at = came.would_stop_at;
     figures.generations.sort_unstable();
     if let Some(young) = figures.generations.get(MAX_GENERATIONS..) {
         let bytes: u64 = young.iter().map(|[_, bytes]| bytes).sum();

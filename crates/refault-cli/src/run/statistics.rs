@@ -13,12 +13,14 @@ use std::time::{Duration, Instant};
 use refault_console::{Failure, say};
 use refault_core::Counters;
 use refault_core::pressure::{self, PressureAverages};
-use refault_paging::PAGE;
+use refault_core::statistics::{self as names, Statistic};
 use refault_paging::figures::Published;
+use refault_paging::{PAGE, Shared};
 use serde_json::{Map, Value, json};
 
-use super::advice::Recent;
+use super::advice::{Recent, Window};
 use super::sums::Sums;
+use super::totals::Totals;
 use super::what_if::WhatIf;
 
 /// Looks per second at who waits.
@@ -27,12 +29,18 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// The file, and what the lines before said.
 pub(super) struct Statistics {
     file: File,
+    shared: &'static Shared,
     begun: Instant,
     interval: Duration,
     written: Instant,
     /// A line could not be written, which has been said.
     incomplete: bool,
     histories: BTreeMap<i32, History>,
+    /// Of the whole tree, as the last line that was written says; none in a look that has written none yet.
+    totals: Option<Totals>,
+    is_current: bool,
+    recent: Recent,
+    lately: Totals,
     /// What monitors came to.
     sums: Option<Sums>,
     /// What other policies and sizes would miss.
@@ -44,7 +52,7 @@ struct History {
     /// The turn of its slot: another process may have its number.
     turn: u32,
     pressure: Pressure,
-    recent: Recent,
+    refaults: Window<u64>,
 }
 
 /// Shares of time in which some, or all, threads waited for pages that had been there.
@@ -65,14 +73,28 @@ impl Statistics {
     /// It cannot be opened.
     pub(super) fn append_to(
         path: &Path,
+        shared: &'static Shared,
         interval: Duration,
         sums: Option<Sums>,
         what_if: Option<WhatIf>,
     ) -> Result<Statistics, Failure> {
         let file = File::options().append(true).open(path).map_err(|error| Failure::write(path.display(), &error))?;
         let now = Instant::now();
-        let (written, histories) = (now, BTreeMap::new());
-        Ok(Statistics { file, begun: now, interval, written, incomplete: false, histories, sums, what_if })
+        Ok(Statistics {
+            file,
+            shared,
+            begun: now,
+            interval,
+            written: now,
+            incomplete: false,
+            histories: BTreeMap::new(),
+            totals: None,
+            is_current: false,
+            recent: Recent::default(),
+            lately: Totals::default(),
+            sums,
+            what_if,
+        })
     }
 
     /// Whether lines are due.
@@ -85,8 +107,9 @@ impl Statistics {
         LOOK_EVERY.min(self.interval)
     }
 
-    /// Takes up what agents have said of accesses.
-    pub(super) fn hear(&mut self) {
+    /// A look at the tree begins: takes up what agents have said of accesses.
+    pub(super) fn begin_look(&mut self) {
+        self.is_current = false;
         if let Some(what_if) = &mut self.what_if {
             what_if.look();
         }
@@ -103,7 +126,7 @@ impl Statistics {
     }
 
     fn history(&mut self, process: i32, turn: u32) -> &mut History {
-        let fresh = || History { turn, pressure: Pressure::new(), recent: Recent::default() };
+        let fresh = || History { turn, pressure: Pressure::new(), refaults: Window::default() };
         let history = self.histories.entry(process).or_insert_with(fresh);
         if history.turn != turn {
             *history = fresh();
@@ -116,17 +139,37 @@ impl Statistics {
         self.written = Instant::now();
     }
 
+    /// What the last line said of the whole tree; none if no line was written.
+    pub(super) fn into_totals(self) -> Option<Totals> {
+        self.totals
+    }
+
+    /// The totals of this look, found out once.
+    fn look_at_totals(&mut self) {
+        if !std::mem::replace(&mut self.is_current, true) {
+            let totals = Totals::of(self.shared);
+            self.lately = self.recent.look(&totals, self.shared.needed().counts());
+            self.totals = Some(totals);
+        }
+    }
+
     /// Writes the line of a process. A full disk is no reason to end the program, and is said once.
-    pub(super) fn write(&mut self, process: i32, turn: u32, figures: &Published, budget_bytes: u64, last: bool) {
+    pub(super) fn write(&mut self, process: i32, turn: u32, figures: &Published, last: bool) {
+        self.look_at_totals();
         let seconds = (self.begun.elapsed().as_secs_f64() * 1000.0).round() / 1000.0;
         let interval_ms = self.interval.as_millis() as u64;
         let mut line = Map::new();
         line.insert("pid".to_owned(), process.into());
-        line.insert("seconds".to_owned(), seconds.into());
+        insert(&mut line, names::SECONDS, seconds);
         line.insert("last".to_owned(), last.into());
-        append_figures(&mut line, figures, budget_bytes);
+        insert(&mut line, names::BUDGET, self.shared.limit_bytes());
+        append_figures(&mut line, figures);
         line.insert("interval_ms".to_owned(), interval_ms.into());
-        self.history(process, turn).append(&mut line, figures, budget_bytes);
+        self.history(process, turn).append(&mut line, figures);
+        insert(&mut line, names::FOLLOWED_REFAULTS, self.lately.followed_refaults);
+        insert(&mut line, names::ADVICE_BYTES, self.lately.would_stop_refaulting_at_bytes);
+        line.insert(names::ADVICE.name.to_owned(), json!(self.lately.advice));
+        line.insert("run".to_owned(), json!(self.totals));
         if let Some(latest) = self.sums.as_mut().and_then(|sums| sums.latest(process)) {
             for key in ["monitor", "schemes"] {
                 line.insert(key.to_owned(), latest[key].clone());
@@ -150,34 +193,39 @@ impl Statistics {
     }
 }
 
-fn append_figures(line: &mut Map<String, Value>, figures: &Published, budget_bytes: u64) {
+fn insert(line: &mut Map<String, Value>, statistic: Statistic, value: impl Into<Value>) {
+    line.insert(statistic.name.to_owned(), value.into());
+}
+
+fn append_figures(line: &mut Map<String, Value>, figures: &Published) {
     let (counts, usage) = (figures.statistics.load(), figures.usage.load());
     let page = PAGE as u64;
     let values = [
-        ("budget_bytes", budget_bytes),
-        ("resident_bytes", (usage.resident_pages + usage.parked_pages) * page),
-        ("parked_bytes", usage.parked_pages * page),
-        ("compressed_bytes", usage.pool_bytes),
-        ("stored_bytes", (usage.same_filled_pages + usage.pool_pages + usage.file_pages) * page),
-        ("same_filled_pages", usage.same_filled_pages),
-        ("pool_pages", usage.pool_pages),
-        ("pool_bytes", usage.pool_bytes),
-        ("file_pages", usage.file_pages),
-        ("file_bytes", usage.file_pages * page),
-        ("metadata_bytes", usage.own_bytes),
-        ("managed_pages", usage.managed_bytes / page),
-        ("zero_fills", counts.first_touches),
-        ("rescued", counts.rescued),
-        ("prefetched", counts.prefetched),
-        ("unmovable", counts.unmovable),
-        ("lost", counts.lost),
-        ("faults", counts.faults),
-        ("fault_p50_ns", figures.times.quantile(0.5)),
-        ("fault_p99_ns", figures.times.quantile(0.99)),
-        ("fault_max_ns", figures.times.most()),
-        ("page_bytes", page),
+        (names::RESIDENT, (usage.resident_pages + usage.parked_pages) * page),
+        (names::PARKED, usage.parked_pages * page),
+        (names::COMPRESSED, usage.pool_bytes),
+        (names::STORED_BYTES, (usage.same_filled_pages + usage.pool_pages + usage.file_pages) * page),
+        (names::SAME_FILLED_PAGES, usage.same_filled_pages),
+        (names::POOL_PAGES, usage.pool_pages),
+        (names::FILE_PAGES, usage.file_pages),
+        (names::FILE_BYTES, usage.file_pages * page),
+        (names::METADATA, usage.own_bytes),
+        (names::MANAGED_PAGES, usage.managed_bytes / page),
+        (names::FIRST_TOUCHES, counts.first_touches),
+        (names::RESCUED, counts.rescued),
+        (names::STORED, counts.stored),
+        (names::REFAULTS, counts.read_back),
+        (names::PREFETCHED, counts.prefetched),
+        (names::UNMOVABLE, counts.unmovable),
+        (names::LOST, counts.lost),
+        (names::FAULTS, counts.faults),
+        (names::FAULT_P50, figures.times.quantile(0.5)),
+        (names::FAULT_P99, figures.times.quantile(0.99)),
+        (names::FAULT_MAX, figures.times.most()),
     ];
-    line.extend(values.map(|(name, value)| (name.to_owned(), value.into())));
+    values.into_iter().for_each(|(statistic, value)| insert(line, statistic, value));
+    insert(line, names::WAITED, counts.waited as f64 / 1e9);
+    line.insert("page_bytes".to_owned(), page.into());
     let mut counters = figures.counters();
     let mut add = |name: &str, value: u64| {
         if let Some(index) = Counters::NAMES.iter().position(|known| *known == name) {
@@ -198,19 +246,14 @@ fn append_figures(line: &mut Map<String, Value>, figures: &Published, budget_byt
 }
 
 impl History {
-    /// What depends on the lines before: rate of refaults, pressure, advice.
-    fn append(&mut self, line: &mut Map<String, Value>, figures: &Published, budget_bytes: u64) {
-        let now = Instant::now();
-        let (counts, usage) = (figures.statistics.load(), figures.usage.load());
-        self.pressure.update(counts.waited_again, now);
+    /// What depends on the lines before: pressure, rate of refaults.
+    fn append(&mut self, line: &mut Map<String, Value>, figures: &Published) {
+        let counts = figures.statistics.load();
+        self.pressure.update(counts.waited_again, Instant::now());
         line.insert("pressure".to_owned(), self.pressure.json());
-        let has =
-            usage.resident_pages + usage.parked_pages + usage.same_filled_pages + usage.pool_pages + usage.file_pages;
-        let distances = figures.distances.counts();
-        let came = self.recent.look(counts.read_back, distances, has * PAGE as u64, budget_bytes);
-        line.insert("refaults_per_second".to_owned(), ((came.per_second * 10.0).round() / 10.0).into());
-        line.insert("followed_refaults".to_owned(), came.followed.into());
-        line.insert("would_stop_refaulting_at_bytes".to_owned(), came.would_stop_at.into());
+        let began = self.refaults.look(counts.read_back);
+        let rate = began.map_or(0.0, |(seconds, before)| counts.read_back.saturating_sub(before) as f64 / seconds);
+        insert(line, names::REFAULTS_PER_SECOND, (rate * 10.0).round() / 10.0);
     }
 }
 

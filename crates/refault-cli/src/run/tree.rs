@@ -22,6 +22,7 @@ use super::seat::{self, Seat};
 use super::statistics::Statistics;
 use super::summary::Summary;
 use super::sums::Sums;
+use super::totals::Totals;
 use super::watch::{self, Watch};
 use super::what_if::WhatIf;
 use crate::inherited::Inherited;
@@ -118,7 +119,9 @@ impl Tree<'_> {
         let mut aside = Aside {
             shared,
             statistics: lines
-                .map(|path| Statistics::append_to(path, Duration::from_millis(self.stats_interval), sums, what_if))
+                .map(|path| {
+                    Statistics::append_to(path, shared, Duration::from_millis(self.stats_interval), sums, what_if)
+                })
                 .transpose()?,
             control: self.control.map(Control::new),
             seat,
@@ -146,13 +149,13 @@ impl Tree<'_> {
                     }
                     child.stop_along();
                 }
-                News::Runs => aside.look(),
+                News::Runs => aside.look(false),
             }
         };
         let ran = begun.elapsed();
         let escaped = watcher.seen(shared);
-        aside.end();
-        let summary = Summary::of(self.program, &end, ran, shared, escaped);
+        let totals = aside.end();
+        let summary = Summary::of(self.program, &end, ran, shared, totals, escaped);
         Ok((child, end, summary))
     }
 
@@ -219,7 +222,8 @@ impl Aside<'_> {
         self.shared.set_command(super::escaped::own_bytes() / PAGE);
     }
 
-    fn look(&mut self) {
+    /// Looks at the tree, for the last time at its end.
+    fn look(&mut self, at_end: bool) {
         if self.buried.elapsed() >= BURY_EVERY {
             self.buried = Instant::now();
             self.count_itself();
@@ -232,32 +236,36 @@ impl Aside<'_> {
             seat.look(self.shared);
         }
         if let Some(statistics) = &mut self.statistics {
-            let budget = self.shared.limit_bytes();
-            statistics.hear();
+            statistics.begin_look();
+            let is_due = at_end || statistics.is_due();
             for (slot, figures) in self.shared.living() {
                 let (process, turn) = (slot.process.load(Ordering::Relaxed), slot.turn.load(Ordering::Relaxed));
                 statistics.look(process, turn, figures);
-                if statistics.is_due() {
-                    statistics.write(process, turn, figures, budget, false);
+                if is_due {
+                    statistics.write(process, turn, figures, false);
                 }
             }
-            if statistics.is_due() {
+            if is_due {
                 statistics.wrote();
             }
-            self.shared.collect(|process, turn, figures| statistics.write(process, turn, figures, budget, true));
+            self.shared.collect(|process, turn, figures| statistics.write(process, turn, figures, true));
         }
         if let Some(watch) = &mut self.watch {
             watch.look();
         }
     }
 
-    fn end(mut self) {
+    /// The program has ended: what the run came to.
+    fn end(mut self) -> Totals {
         self.shared.bury(is_gone);
         bury_elsewhere(self.shared);
-        self.look();
+        self.look(true);
         if let Some(watch) = self.watch {
             watch.end();
         }
+        // What the statistics say last is what is said elsewhere, to the last digit.
+        let written = self.statistics.and_then(Statistics::into_totals);
+        written.unwrap_or_else(|| Totals::of(self.shared))
     }
 }
 

@@ -83,7 +83,7 @@ impl Row {
     }
 
     /// The mean of what the statistics of its runs say; `None` if none of them has any.
-    pub fn mean(&self, of: impl Fn(&crate::history::Summary) -> f64) -> Option<f64> {
+    pub fn mean(&self, of: impl Fn(&crate::run::totals::Totals) -> f64) -> Option<f64> {
         let values: Vec<f64> = self.outcomes.iter().filter_map(|outcome| outcome.summary.as_ref()).map(of).collect();
         (!values.is_empty()).then(|| Estimate::of(&values).mean)
     }
@@ -132,8 +132,8 @@ impl Ladder {
     /// Whether no page came back in any run, and so few went that they cannot have taken what may be lost: what such a
     /// row took longer is the machine's, however long.
     pub fn lost_nothing(&self, row: &Row) -> bool {
-        let all = row.outcomes.iter().all(|outcome| outcome.summary.is_some_and(|summary| summary.read_back == 0));
-        let stored = row.mean(|summary| summary.stored_pages as f64).unwrap_or(f64::INFINITY);
+        let all = row.outcomes.iter().all(|outcome| outcome.summary.is_some_and(|summary| summary.refaults == 0));
+        let stored = row.mean(|summary| summary.stored as f64).unwrap_or(f64::INFINITY);
         let cost = if stored > 0.0 { stored * self.seconds_per_page.unwrap_or(f64::INFINITY) } else { 0.0 };
         all && cost <= self.slowdown * self.baseline().seconds().mean
     }
@@ -204,7 +204,7 @@ pub fn round_up(bytes: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::Summary;
+    use crate::run::totals::Totals;
 
     fn row(rung: Rung, seconds: &[f64]) -> Row {
         let outcome = |seconds: &f64| Outcome { seconds: *seconds, given_up: false, summary: None };
@@ -239,14 +239,7 @@ mod tests {
 
     #[test]
     fn where_nothing_came_back_a_longer_time_is_the_machines() {
-        let summary = |read_back, stored_pages| Summary {
-            peak_bytes: 1,
-            faults: 9,
-            read_back,
-            stored_pages,
-            waited: 0.1,
-            advice_bytes: None,
-        };
+        let summary = |refaults, stored| Totals { refaults, stored, ..Totals::default() };
         let mut measured = ladder(1.0, &[(100, 1.3), (50, 1.3)]);
         assert!(measured.needs().is_none(), "without counts there is only the time");
         measured.budgets[0].outcomes[0].summary = Some(summary(0, 0));

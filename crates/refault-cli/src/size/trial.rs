@@ -25,9 +25,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::listening::is_listening;
 use super::server::Server;
-use crate::history::Summary;
 use crate::program;
 use crate::run::summary as run;
+use crate::run::totals::Totals;
 
 /// Letters of a command that are shown.
 const SHOWN: usize = 60;
@@ -67,7 +67,7 @@ pub struct Outcome {
     /// It took too long and was ended.
     pub given_up: bool,
     /// What its statistics say, if there are any.
-    pub summary: Option<Summary>,
+    pub summary: Option<Totals>,
 }
 
 /// Runs a program again and again.
@@ -304,16 +304,8 @@ impl Drop for Group {
 }
 
 /// What `refault run --summary` wrote; nothing if the run was ended before it could.
-fn summary(path: &Path) -> Option<Summary> {
-    let written: run::Summary = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
-    Some(Summary {
-        peak_bytes: written.peak_bytes,
-        faults: written.faults,
-        read_back: written.read_back,
-        stored_pages: written.stored,
-        waited: written.waited_seconds,
-        advice_bytes: None,
-    })
+fn summary(path: &Path) -> Option<Totals> {
+    serde_json::from_slice::<run::Summary>(&std::fs::read(path).ok()?).ok().map(|written| written.totals)
 }
 
 /// A file without a name, for what a program says.

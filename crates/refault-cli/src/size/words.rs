@@ -109,7 +109,7 @@ impl Study {
             return lines;
         };
         let (Some(measured), Some((expected, _))) =
-            (row.mean(|summary| summary.read_back as f64), self.predicted(row.rung))
+            (row.mean(|summary| summary.refaults as f64), self.predicted(row.rung))
         else {
             return lines;
         };
@@ -134,7 +134,7 @@ impl Study {
 
     /// The row that says most about the prediction: the largest budget under which many pages came back.
     fn telling_row(&self) -> Option<&Row> {
-        let back = |row: &&Row| row.mean(|summary| summary.read_back as f64).unwrap_or(0.0);
+        let back = |row: &&Row| row.mean(|summary| summary.refaults as f64).unwrap_or(0.0);
         let ended = self.ladder.budgets.iter().filter(|row| !row.is_given_up());
         let mut many = ended.filter(|row| back(row) >= MIN_PAGES);
         many.next()

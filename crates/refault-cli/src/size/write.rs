@@ -4,6 +4,7 @@ use std::io::Write;
 
 use refault_console::Format;
 use refault_console::text::{align_numbers, grouped, number, plain_table};
+use refault_core::statistics;
 use refault_lab::size::bytes_text;
 use serde_json::{Value, json};
 
@@ -27,7 +28,16 @@ pub fn write(out: &mut dyn Write, study: &Study, format: Format) -> std::io::Res
 }
 
 /// The heads of the table.
-pub const HEADS: [&str; 8] = ["memory", "time (s)", "longer", "faults", "came back", "waited (s)", "peak", "predicted"];
+pub const HEADS: [&str; 8] = [
+    "memory",
+    "time (s)",
+    "longer",
+    statistics::FAULTS.word,
+    statistics::REFAULTS.word,
+    "waited (s)",
+    statistics::PEAK.word,
+    "predicted",
+];
 
 /// All rows, the program alone first.
 pub fn rows(study: &Study) -> impl Iterator<Item = &Row> {
@@ -52,8 +62,8 @@ pub fn cells(study: &Study, row: &Row) -> [String; 8] {
         if row.is_given_up() { "given up".to_owned() } else { seconds_text(row.seconds()) },
         longer,
         count(row.mean(|summary| summary.faults as f64)),
-        count(row.mean(|summary| summary.read_back as f64)),
-        row.mean(|summary| summary.waited).map_or_else(none, |waited| format!("{waited:.2}")),
+        count(row.mean(|summary| summary.refaults as f64)),
+        row.mean(|summary| summary.waited_seconds).map_or_else(none, |waited| format!("{waited:.2}")),
         row.peak_bytes().map_or_else(none, bytes_text),
         study.predicted(row.rung).map_or_else(none, |(pages, part)| {
             let part = part.map_or_else(String::new, |part| format!(", {}", part_text(part)));
@@ -93,9 +103,9 @@ fn write_table(out: &mut dyn Write, study: &Study) -> std::io::Result<()> {
     let runs = rows(study).map(|row| row.outcomes.len()).max().unwrap_or(0);
     writeln!(
         out,
-        "Times are mean ± standard deviation of {runs} run{}, taken in turn; longer: than {}; came back: pages\n\
-         read back from the stores, then as predicted with the time; waited: some thread waited for memory;\n\
-         peak: most resident. * the smallest that is enough.",
+        "Times are mean ± standard deviation of {runs} run{}, taken in turn; longer: than {}; refaults: pages\n\
+         brought back, then as predicted with the time; waited: threads waited for pages; peak: the most that\n\
+         was used. * the smallest that is enough.",
         if runs == 1 { "" } else { "s" },
         rung_text(study.ladder.baseline().rung)
     )?;
@@ -116,11 +126,11 @@ fn write_csv(out: &mut dyn Write, study: &Study) -> std::io::Result<()> {
         "longer_standard_error",
         "enough",
         "faults",
-        "read_back_pages",
-        "stored_pages",
-        "waited_seconds",
+        statistics::REFAULTS.name,
+        statistics::STORED.name,
+        statistics::WAITED.name,
         "peak_bytes",
-        "predicted_read_back_pages",
+        "predicted_refaults",
         "predicted_longer",
     ])?;
     let text = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
@@ -138,9 +148,9 @@ fn write_csv(out: &mut dyn Write, study: &Study) -> std::io::Result<()> {
             text(longer.standard_error),
             enough(study, row).map_or(String::new(), |enough| enough.to_string()),
             text(row.mean(|summary| summary.faults as f64)),
-            text(row.mean(|summary| summary.read_back as f64)),
-            text(row.mean(|summary| summary.stored_pages as f64)),
-            text(row.mean(|summary| summary.waited)),
+            text(row.mean(|summary| summary.refaults as f64)),
+            text(row.mean(|summary| summary.stored as f64)),
+            text(row.mean(|summary| summary.waited_seconds)),
             row.peak_bytes().map_or(String::new(), |peak| peak.to_string()),
             text(predicted.map(|(pages, _)| pages)),
             text(predicted.and_then(|(_, part)| part)),
@@ -206,11 +216,11 @@ fn json_row(study: &Study, row: &Row) -> Value {
         "longer_standard_error": longer.standard_error,
         "enough": enough(study, row),
         "faults": row.mean(|summary| summary.faults as f64),
-        "read_back_pages": row.mean(|summary| summary.read_back as f64),
-        "stored_pages": row.mean(|summary| summary.stored_pages as f64),
-        "waited_seconds": row.mean(|summary| summary.waited),
+        "refaults": row.mean(|summary| summary.refaults as f64),
+        "stored": row.mean(|summary| summary.stored as f64),
+        "waited_seconds": row.mean(|summary| summary.waited_seconds),
         "peak_bytes": row.peak_bytes(),
-        "predicted_read_back_pages": predicted.map(|(pages, _)| pages),
+        "predicted_refaults": predicted.map(|(pages, _)| pages),
         "predicted_longer": predicted.and_then(|(_, part)| part),
     })
 }

@@ -174,6 +174,7 @@ mod tests {
             line: Cow::Borrowed(line),
             rates: vec![3, 1],
             leaders: Vec::new(),
+            totals: None,
             processes: 2,
             note: String::new(),
         }

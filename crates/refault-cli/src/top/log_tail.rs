@@ -13,7 +13,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
-use crate::history::{Line, no_statistics, read_line};
+use crate::history::{Line, no_statistics, read_line, totals};
+use crate::run::totals::Totals;
 use refault_console::Failure;
 
 /// Refault rates kept for the curve.
@@ -37,7 +38,6 @@ const OF_THE_MOMENT: [&str; 15] = [
     "generations",
     "leader",
 ];
-const ADVICE: &str = "would_stop_refaulting_at_bytes";
 
 /// The latest line of a process, and where it comes from.
 pub struct View<'a> {
@@ -51,6 +51,8 @@ pub struct View<'a> {
     pub rates: Vec<u64>,
     /// Which way of choosing victims led in how many of the lines, by name; empty where the policy has but one.
     pub leaders: Vec<(&'a str, u64)>,
+    /// What the whole run has come to, if the lines say so.
+    pub totals: Option<Totals>,
     /// Processes, or page caches, that write to the file.
     pub processes: usize,
     /// A line of the command's own; may be empty.
@@ -71,8 +73,6 @@ struct Process {
     line: Value,
     /// The line with the most contents, resident and stored.
     fullest: Value,
-    /// The most that any line advised.
-    advice: Option<u64>,
     rates: VecDeque<u64>,
     /// Lines by the way of choosing that led.
     leaders: BTreeMap<String, u64>,
@@ -95,7 +95,6 @@ impl Process {
         if let Some(leader) = line["leader"].as_str() {
             *self.leaders.entry(leader.to_owned()).or_default() += 1;
         }
-        self.advice = self.advice.max(line[ADVICE].as_u64());
         self.line = line;
     }
 
@@ -121,7 +120,6 @@ impl Process {
             line[key] = self.fullest[key].clone();
         }
         line[SEEN_AT_THE_END] = self.fullest["last"].clone();
-        line[ADVICE] = self.advice.map_or(Value::Null, Value::from);
         Cow::Owned(line)
     }
 }
@@ -139,6 +137,7 @@ pub struct LogTail {
     /// Lines taken so far.
     lines: u64,
     wanted: Option<u64>,
+    totals: Option<Totals>,
     /// By process id, and number of the page cache where the lines are a cache's.
     processes: BTreeMap<(u64, u64), Process>,
 }
@@ -160,6 +159,7 @@ impl LogTail {
             pending: Vec::new(),
             lines: 0,
             wanted,
+            totals: None,
             processes: BTreeMap::new(),
         })
     }
@@ -188,6 +188,7 @@ impl LogTail {
                 Line::Torn => continue,
                 Line::Other => return Err(no_statistics(&self.path, self.lines)),
             };
+            self.totals = totals(&line).or(self.totals);
             let number = |key: &str| line[key].as_u64().unwrap_or(0);
             self.processes.entry((number("pid"), number("cache"))).or_default().take(line);
         }
@@ -215,6 +216,7 @@ impl LogTail {
             line: process.shown(),
             rates: process.rates.iter().copied().collect(),
             leaders: process.leaders.iter().map(|(way, lines)| (way.as_str(), *lines)).collect(),
+            totals: self.totals,
             processes: self.processes.len(),
             note: String::new(),
         })
@@ -231,17 +233,12 @@ mod tests {
     fn an_ended_run_is_shown_as_it_was_when_it_was_fullest() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("run.jsonl");
-        let line = |resident: u64, stored: u64, faults: u64, advice: Option<u64>, last: bool| {
+        let line = |resident: u64, stored: u64, faults: u64, last: bool| {
             json!({"pid": 1, "resident_bytes": resident, "stored_bytes": stored, "generations": [resident],
                 "leader": if stored > 0 { "recency" } else { "frequency" },
-                "faults": faults, "would_stop_refaulting_at_bytes": advice, "last": last})
+                "faults": faults, "run": {"refaults": faults}, "last": last})
         };
-        let lines = [
-            line(50, 0, 1, None, false),
-            line(60, 40, 2, Some(90), false),
-            line(60, 10, 3, Some(70), false),
-            line(2, 0, 4, None, true),
-        ];
+        let lines = [line(50, 0, 1, false), line(60, 40, 2, false), line(60, 10, 3, false), line(2, 0, 4, true)];
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
         std::fs::write(&path, text).expect("writes");
         let mut tail = LogTail::open(&path, None).expect("opens");
@@ -252,8 +249,8 @@ mod tests {
         assert_eq!(view.leaders, [("frequency", 2), ("recency", 2)]);
         assert_eq!(view.line[SEEN_AT_THE_END], false);
         assert_eq!(view.line["leader"], "recency", "of the fullest line");
-        assert_eq!(view.line["would_stop_refaulting_at_bytes"], json!(90));
-        std::fs::write(&path, format!("{}\n", line(2, 0, 4, None, true))).expect("writes");
+        assert_eq!(view.totals.map(|totals| totals.refaults), Some(4));
+        std::fs::write(&path, format!("{}\n", line(2, 0, 4, true))).expect("writes");
         let mut tail = LogTail::open(&path, None).expect("opens");
         tail.read().expect("reads");
         assert_eq!(tail.view().expect("a process").line[SEEN_AT_THE_END], true);

@@ -8,6 +8,7 @@ use ratatui::widgets::{Cell, Paragraph, Row, Table};
 use ratatui::{Frame, Terminal};
 
 use super::screen::{bar, block, lines};
+use refault_core::statistics;
 use refault_lab::size::bytes_text;
 use refault_pool::shared::protocol::{AGES, MemberStatus, Status};
 
@@ -78,7 +79,7 @@ fn draw_members(frame: &mut Frame<'_>, area: Rect, status: &Status) {
             Cell::from(bar(member.figures.charge, status.memory_bytes, width)),
         ])
     });
-    let head = ["member", "process", "uses", "grant", "out", "waits", "would stop at", ""];
+    let head = ["member", "process", "uses", "grant", "out", "waits", statistics::ADVICE_BYTES.word, ""];
     let head = head.iter().enumerate().map(|(at, name)| match at {
         0 => Cell::from(*name),
         _ => right((*name).to_owned()),

@@ -8,15 +8,18 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::log_tail::SEEN_AT_THE_END;
 use super::{View, cache, what_if};
+use crate::run::advice::Advice;
 use refault_console::text::grouped;
+use refault_core::statistics;
 use refault_lab::size::bytes_text;
 
 /// Lines of the text form: generations beyond the fifth are cut.
-const HEIGHT: u16 = 27;
+const HEIGHT: u16 = 28;
 
 /// The view as text, for scripts and tests.
 pub fn text(view: &View<'_>, width: u16) -> String {
@@ -45,7 +48,8 @@ pub fn draw(frame: &mut Frame<'_>, view: Option<&View<'_>>) {
     if cache::is_cache(&view.line) {
         return cache::draw(frame, view);
     }
-    let heights = heights(area.height, what_if::rows(&view.line), !view.note.is_empty());
+    let last = 1 + u16::from(!view.note.is_empty()) + u16::from(view.totals.is_some());
+    let heights = heights(area.height, what_if::rows(&view.line), last);
     let areas = Layout::vertical(heights.map(Constraint::Length)).areas(area);
     let [title, memory, faults, curve, generations, others, advice] = areas;
     draw_title(frame, title, view);
@@ -60,9 +64,9 @@ pub fn draw(frame: &mut Frame<'_>, view: Option<&View<'_>>) {
 /// Rows of title, memory, faults, curve, generations, other sizes and advice. Where there is no room for all, the
 /// generations go first, then the curve, then faults but for their latency, then other sizes; memory stays longest, its
 /// first line last of all.
-fn heights(rows: u16, others: u16, has_note: bool) -> [u16; 7] {
+fn heights(rows: u16, others: u16, last: u16) -> [u16; 7] {
     const LATENCY_ALONE: u16 = 3;
-    let mut heights = [1, 7, 6, 4, 4, others, 1 + u16::from(has_note)];
+    let mut heights = [1, 7, 6, 4, 4, others, last];
     let missing = |heights: &[u16; 7]| heights.iter().sum::<u16>().saturating_sub(rows);
     for (box_of, least) in [(4, 0), (3, 0), (2, LATENCY_ALONE), (5, 0), (2, 0)] {
         if missing(&heights) > 0 {
@@ -233,15 +237,28 @@ fn draw_leader(frame: &mut Frame<'_>, area: Rect, leader: &str, leaders: &[(&str
     frame.render_widget(Paragraph::new(text).block(block("Way of choosing what goes")), area);
 }
 
+/// What the run has come to, and the advice: of its last seconds, or, once it has ended, of all of it.
 fn draw_advice(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
     let line = &view.line;
-    let text = match line["would_stop_refaulting_at_bytes"].as_u64() {
-        Some(bytes) => format!("would stop refaulting at {} MiB", bytes.div_ceil(1 << 20)),
-        None if number(line, "pswpin") == 0 => "nothing has come back yet: the budget is enough so far".to_owned(),
-        None => "hardly anything comes back now: the budget is enough".to_owned(),
+    let lately = || {
+        let bytes = line[statistics::ADVICE_BYTES.name].as_u64();
+        let state = Advice::deserialize(&line[statistics::ADVICE.name]).ok();
+        state.unwrap_or(if bytes.is_some() { Advice::More } else { Advice::Enough }).text(bytes)
     };
-    let advice = Line::styled(text, Style::new().add_modifier(Modifier::BOLD));
-    frame.render_widget(Paragraph::new(vec![advice, Line::raw(view.note.as_str())]), area);
+    let ended = view.totals.filter(|_| has_ended(line));
+    let advice = ended.map_or_else(lately, |totals| totals.advice_text());
+    let advice = Line::styled(advice, Style::new().add_modifier(Modifier::BOLD));
+    let run = view.totals.map(|totals| {
+        let [peak, refaults, waited] = [statistics::PEAK, statistics::REFAULTS, statistics::WAITED].map(|one| one.word);
+        Line::raw(format!(
+            "the run: {peak} {}, {} {refaults}, {:.2} s {waited}",
+            bytes_text(totals.peak_bytes),
+            grouped(totals.refaults),
+            totals.waited_seconds
+        ))
+    });
+    let note = (!view.note.is_empty()).then(|| Line::raw(view.note.as_str()));
+    frame.render_widget(Paragraph::new(run.into_iter().chain([advice]).chain(note).collect::<Vec<_>>()), area);
 }
 
 #[cfg(test)]
@@ -280,6 +297,7 @@ mod tests {
             line: Cow::Borrowed(&line),
             rates: vec![0, 4321, 2000],
             leaders: vec![],
+            totals: None,
             processes: 1,
             note: "a note".to_owned(),
         };
@@ -297,7 +315,7 @@ mod tests {
             "Refaults: 4,321 per second, at most 4,321",
             "7              9.2 s    78.1 MiB",
             "10             0.1 s    32.4 MiB",
-            "would stop refaulting at 640 MiB",
+            "advice: 640 MiB, with which",
         ] {
             assert!(screen.contains(part), "{part}\n{screen}");
         }
@@ -307,14 +325,14 @@ mod tests {
 
     #[test]
     fn a_small_terminal_shows_memory_first() {
-        assert_eq!(heights(24, 0, false), [1, 7, 6, 4, 5, 0, 1]);
-        assert_eq!(heights(27, 0, true), [1, 7, 6, 4, 7, 0, 2]);
-        assert_eq!(heights(20, 0, false), [1, 7, 6, 4, 0, 0, 1]);
-        assert_eq!(heights(14, 0, true), [1, 7, 3, 0, 0, 0, 2]);
-        assert_eq!(heights(24, 6, false), [1, 7, 6, 0, 0, 6, 1]);
-        assert_eq!(heights(14, 6, false), [1, 7, 3, 0, 0, 0, 1]);
-        assert_eq!(heights(8, 0, false), [1, 6, 0, 0, 0, 0, 1]);
-        assert_eq!(heights(5, 0, false), [1, 3, 0, 0, 0, 0, 1]);
+        assert_eq!(heights(24, 0, 1), [1, 7, 6, 4, 5, 0, 1]);
+        assert_eq!(heights(27, 0, 2), [1, 7, 6, 4, 7, 0, 2]);
+        assert_eq!(heights(20, 0, 1), [1, 7, 6, 4, 0, 0, 1]);
+        assert_eq!(heights(14, 0, 2), [1, 7, 3, 0, 0, 0, 2]);
+        assert_eq!(heights(24, 6, 1), [1, 7, 6, 0, 0, 6, 1]);
+        assert_eq!(heights(14, 6, 1), [1, 7, 3, 0, 0, 0, 1]);
+        assert_eq!(heights(8, 0, 1), [1, 6, 0, 0, 0, 0, 1]);
+        assert_eq!(heights(5, 0, 1), [1, 3, 0, 0, 0, 0, 1]);
         let line = line();
         let view = View {
             command: "refault top",
@@ -322,6 +340,7 @@ mod tests {
             line: Cow::Borrowed(&line),
             rates: vec![],
             leaders: vec![],
+            totals: None,
             processes: 1,
             note: String::new(),
         };
@@ -344,13 +363,14 @@ mod tests {
             line: Cow::Borrowed(&line),
             rates: vec![],
             leaders: vec![],
+            totals: None,
             processes: 3,
             note: String::new(),
         };
         let screen = text(&view, 100);
         let title = "process 4711, ended, 12 s, 3 processes, accesses by drop-and-scan";
         assert!(screen.contains(title), "{screen}");
-        assert!(screen.contains("this policy has none") && screen.contains("the budget is enough so far"), "{screen}");
+        assert!(screen.contains("this policy has none") && screen.contains("advice: the budget is enough"), "{screen}");
     }
 
     #[test]
@@ -364,6 +384,7 @@ mod tests {
             line: Cow::Borrowed(&line),
             rates: vec![],
             leaders: vec![("recency", 1), ("reuse distance", 3)],
+            totals: None,
             processes: 1,
             note: String::new(),
         };

@@ -72,7 +72,8 @@ mod tests {
     fn shown(line: &Value) -> String {
         let (rates, leaders) = (Vec::new(), Vec::new());
         let (command, source, note) = ("refault top", "run.jsonl", String::new());
-        let view = View { command, source, line: Cow::Borrowed(line), rates, leaders, processes: 1, note };
+        let view =
+            View { command, source, line: Cow::Borrowed(line), rates, leaders, totals: None, processes: 1, note };
         text(&view, 80)
     }
 

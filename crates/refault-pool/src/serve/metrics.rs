@@ -16,6 +16,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
+use refault_core::statistics::{self, Statistic};
 use std::sync::atomic::AtomicU64;
 
 use crate::shared::protocol::{AGES, MemberStatus, Status};
@@ -25,6 +26,8 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 
 /// Name without prefix and unit, what it is, and the figure.
 type Metric<T> = (&'static str, &'static str, fn(&T) -> u64);
+/// What it is, and the figure.
+type Figure<T> = (Statistic, fn(&T) -> u64);
 type Labels = Vec<(&'static str, String)>;
 type Sizes = Family<Labels, Gauge>;
 type Shares = Family<Labels, Gauge<f64, AtomicU64>>;
@@ -66,25 +69,28 @@ fn pools(registry: &mut Registry, statuses: &[Status]) {
 fn members(registry: &mut Registry, statuses: &[Status]) {
     let all =
         || statuses.iter().flat_map(|status| status.members.iter().map(move |(pid, member)| (status, *pid, member)));
-    let sizes: [Metric<MemberStatus>; 6] = [
-        ("member_grant", "Bytes that the member is to keep to", |member| member.grant_bytes),
-        ("member_charge", "Bytes that its programs use", |member| member.figures.charge),
-        ("member_resident", "Bytes of them where they belong", |member| member.figures.resident),
-        ("member_compressed", "Bytes of compressed memory", |member| member.figures.compressed),
-        ("member_stored", "Bytes out of memory, before compression", |member| member.figures.stored),
-        (
-            "member_would_stop_refaulting_at",
-            "Bytes with which hardly any page would have come back lately; the grant if hardly any did",
-            |member| member.figures.would_stop_refaulting_at.unwrap_or(member.grant_bytes),
-        ),
+    let sizes: [Figure<MemberStatus>; 7] = [
+        (statistics::GRANT, |member| member.grant_bytes),
+        (statistics::CHARGE, |member| member.figures.charge),
+        (statistics::PEAK, |member| member.figures.peak),
+        (statistics::RESIDENT, |member| member.figures.resident),
+        (statistics::COMPRESSED, |member| member.figures.compressed),
+        (statistics::STORED_BYTES, |member| member.figures.stored),
+        (statistics::ADVICE_BYTES, |member| member.figures.would_stop_refaulting_at.unwrap_or(member.grant_bytes)),
     ];
-    for (name, help, figure) in sizes {
+    for (statistic, figure) in sizes {
         let family = Sizes::default();
         all().for_each(|(status, pid, member)| {
             family.get_or_create(&of_member(status, pid, member)).set(figure(member) as i64);
         });
-        registry.register_with_unit(name, help, Unit::Bytes, family);
+        registry.register_with_unit(of_members(statistic), statistic.meaning, Unit::Bytes, family);
     }
+    let waited = Family::<Labels, Counter<f64, AtomicU64>>::default();
+    all().for_each(|(status, pid, member)| {
+        let seconds = member.figures.waited_in_all as f64 / 1e9;
+        waited.get_or_create(&of_member(status, pid, member)).inc_by(seconds);
+    });
+    registry.register_with_unit(of_members(statistics::WAITED), statistics::WAITED.meaning, Unit::Seconds, waited);
     let ages = Sizes::default();
     let answers = Sizes::default();
     let policies = Shares::default();
@@ -114,18 +120,25 @@ fn members(registry: &mut Registry, statuses: &[Status]) {
         "Faults that another policy would have had lately for each of the member's own",
         policies,
     );
-    registry.register("member_pressure_ratio", "Share of time in which its threads wait for memory", pressure);
-    let counts: [Metric<MemberStatus>; 2] = [
-        ("member_faults", "Faults served", |member| member.figures.faults),
-        ("member_refaults", "Pages that came back", |member| member.figures.refaults),
+    let name = of_members(statistics::PRESSURE) + "_ratio";
+    registry.register(name, statistics::PRESSURE.meaning, pressure);
+    let counts: [Figure<MemberStatus>; 2] = [
+        (statistics::FAULTS, |member| member.figures.faults),
+        (statistics::REFAULTS, |member| member.figures.refaults),
     ];
-    for (name, help, figure) in counts {
+    for (statistic, figure) in counts {
         let family = Family::<Labels, Counter>::default();
         all().for_each(|(status, pid, member)| {
             family.get_or_create(&of_member(status, pid, member)).inc_by(figure(member));
         });
-        registry.register(name, help, family);
+        registry.register(of_members(statistic), statistic.meaning, family);
     }
+}
+
+/// The name of a member's metric, without the unit, which the registry adds.
+fn of_members(statistic: Statistic) -> String {
+    let name = statistic.name.trim_end_matches(statistic.unit.suffix()).trim_end_matches('_');
+    format!("member_{name}")
 }
 
 #[cfg(test)]

@@ -82,6 +82,10 @@ pub struct Figures {
     pub refaults: u64,
     /// Nanoseconds that threads waited so far for pages that had been there.
     pub waited: u64,
+    /// The same, first touches included.
+    pub waited_in_all: u64,
+    /// The most bytes that its programs have used.
+    pub peak: u64,
     /// Nanoseconds that half, and 99 of 100, of the faults did not exceed.
     pub fault_p50: u64,
     /// See `fault_p50`.
@@ -111,7 +115,14 @@ impl Figures {
         self.policies.truncate(MAX_POLICIES);
         // What was said becomes labels.
         self.policies.retain(|(name, times)| times.is_finite() && name.len() <= MAX_NAME);
-        let own = [&mut self.limit, &mut self.charge, &mut self.resident, &mut self.compressed, &mut self.stored];
+        let own = [
+            &mut self.limit,
+            &mut self.charge,
+            &mut self.resident,
+            &mut self.compressed,
+            &mut self.stored,
+            &mut self.peak,
+        ];
         let generations = self.generations.iter_mut().map(|[_, bytes]| bytes);
         own.into_iter()
             .chain(generations)
