@@ -6,8 +6,8 @@
 //! at, so that a page of another site cannot reach it by a name of its own; no other site may read an answer (no CORS)
 //! or send the token. The page and its charts are in the binary; it loads nothing from elsewhere.
 //!
-//! Invariants: a request takes at most [`http::MAX_REQUEST`] bytes and [`http::WITHIN`] to arrive; at most
-//! [`MAX_CONNECTIONS`] are served at once. Cost: the pools are asked once per second, whoever looks; a thread with a
+//! Invariants: a request takes at most [`http::WITHIN`] to arrive, and an answer [`answer::WITHIN`] to be read. One client
+//! ([`peer`]) has a share of the places ([`traffic`]) and cannot take those of others. Cost: the pools are asked once per second, whoever looks; a thread with a
 //! small stack for each connection.
 //!
 //! ```
@@ -38,34 +38,39 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+pub mod accept;
+pub mod answer;
+pub mod farewell;
+pub mod host;
 pub mod http;
 pub mod metrics;
+pub mod peer;
+pub mod problem;
+pub mod target;
 pub mod token;
+pub mod traffic;
 
-use std::io::{self, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use http::{Problem, Request, respond};
-
-use crate::connections::{Bounds, serve_each};
-use crate::shared::protocol::Status;
+use accept::Text;
+use answer::Answer;
+use farewell::Farewell;
+use http::Request;
+use peer::Peer;
+use problem::Problem;
+use target::{METHODS, Target};
 use token::Token;
+use traffic::{Kind, Traffic};
 
-/// Connections served at once.
-pub const MAX_CONNECTIONS: usize = 256;
+use crate::connections::{Place, Threads, serve_each};
+use crate::shared::protocol::Status;
+
 /// Between two looks at the pools.
 pub const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// A listener that reads nothing for so long is cut off.
-const WRITE_WITHIN: Duration = Duration::from_secs(5);
-
-const PAGE: &str = include_str!("serve/page/index.html");
-const SCRIPT: &str = include_str!("serve/page/page.js");
-const STYLE: &str = include_str!("serve/page/page.css");
-const CHARTS: &str = include_str!("serve/page/uplot.js");
-const CHART_STYLE: &str = include_str!("serve/page/uplot.css");
 
 /// What is shown and changed: the pools, as the caller reaches them.
 pub trait Pools: Send + Sync + 'static {
@@ -85,7 +90,8 @@ pub trait Pools: Send + Sync + 'static {
 struct Seen {
     number: u64,
     json: Arc<str>,
-    metrics: Arc<str>,
+    /// In Prometheus's own text, and as OpenMetrics.
+    metrics: [Arc<str>; 2],
 }
 
 /// The window.
@@ -94,6 +100,7 @@ pub struct Window<P> {
     address: SocketAddr,
     /// What requests must show that see or change a pool.
     token: Token,
+    traffic: Traffic,
     seen: Mutex<Seen>,
     changed: Condvar,
 }
@@ -101,8 +108,8 @@ pub struct Window<P> {
 impl<P: Pools> Window<P> {
     /// A window at an address, for who knows the token.
     pub fn new(pools: P, address: SocketAddr, token: Token) -> Arc<Window<P>> {
-        let (seen, changed) = Default::default();
-        Arc::new(Window { pools, address, token, seen, changed })
+        let (traffic, seen, changed) = Default::default();
+        Arc::new(Window { pools, address, token, traffic, seen, changed })
     }
 
     /// Serves until it is asked to end.
@@ -111,10 +118,25 @@ impl<P: Pools> Window<P> {
     /// The listener cannot be served.
     pub fn run(self: &Arc<Self>, listener: TcpListener, asked: &AtomicBool) -> io::Result<()> {
         self.look();
-        let window = Arc::clone(self);
+        let (window, farewell) = (Arc::clone(self), Arc::new(Farewell::new()?));
         std::thread::Builder::new().name("listener".into()).spawn(move || {
-            let bounds = Bounds { most: MAX_CONNECTIONS, thread: "request", stack_bytes: 128 << 10 };
-            serve_each(listener.incoming(), &bounds, move |stream| window.serve(stream));
+            let threads = Threads { name: "request", stack_bytes: 128 << 10 };
+            let (serving, last) = (Arc::clone(&window), Arc::clone(&farewell));
+            let refuse = |mut stream: TcpStream, full| {
+                let problem = window.traffic.refused(Kind::Request, full);
+                // It fits into what the kernel holds for who has not read yet, so nothing waits for it.
+                if window.say(&mut stream, &Answer::problem(&problem), false).is_ok() {
+                    farewell.end(stream);
+                }
+            };
+            serve_each(
+                listener.incoming(),
+                &threads,
+                &window.traffic.requests,
+                Peer::of,
+                refuse,
+                move |stream, place| serving.serve(stream, place, &last),
+            );
         })?;
         while !asked.load(Ordering::Relaxed) {
             std::thread::sleep(LOOK_EVERY);
@@ -125,56 +147,84 @@ impl<P: Pools> Window<P> {
 
     fn look(&self) {
         let statuses = self.pools.statuses();
-        let (json, metrics) = (self.pools.json(&statuses).into(), metrics::text(&statuses).into());
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let metrics = metrics::open(&statuses, &self.traffic.figures());
+        let metrics = [metrics::plain(&metrics).into(), metrics.into()];
+        let json = self.pools.json(&statuses).into();
+        let mut seen = self.seen();
         *seen = Seen { number: seen.number + 1, json, metrics };
         self.changed.notify_all();
     }
 
-    fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
-        stream.set_write_timeout(Some(WRITE_WITHIN))?;
+    fn serve(&self, mut stream: TcpStream, place: Place<Peer>, farewell: &Farewell) -> io::Result<()> {
         let request = match http::read(&mut stream) {
             Ok(request) => request,
-            Err(problem) => return respond(&mut stream, problem.status(), "text/plain", problem.words().as_bytes()),
+            Err(problem) => {
+                self.say(&mut stream, &Answer::problem(&problem), false)?;
+                farewell.end(stream);
+                return Ok(());
+            }
         };
-        match self.answer(&request) {
-            Ok(Body::Text(kind, text)) => respond(&mut stream, 200, kind, text.as_bytes()),
-            Ok(Body::Events) => self.events(&mut stream),
-            Err(problem) => respond(&mut stream, problem.status(), "text/plain", problem.words().as_bytes()),
+        let is_head_alone = request.method == "HEAD";
+        let answer = self.answer(&request).unwrap_or_else(|problem| Answer::problem(&problem));
+        if !answer.is_events() || is_head_alone {
+            return self.say(&mut stream, &answer, is_head_alone);
+        }
+        match self.traffic.stream_for(place) {
+            Ok(_place) => {
+                self.say(&mut stream, &answer, false)?;
+                self.events(&mut stream)
+            }
+            Err(problem) => self.say(&mut stream, &Answer::problem(&problem), false),
         }
     }
 
-    fn answer(&self, request: &Request) -> Result<Body, Problem> {
-        if !self.is_our_host(request.host()) {
+    fn say(&self, stream: &mut TcpStream, answer: &Answer, is_head_alone: bool) -> io::Result<()> {
+        self.traffic.answered(answer.status);
+        answer.write(stream, is_head_alone)
+    }
+
+    fn answer(&self, request: &Request) -> Result<Answer, Problem> {
+        if request.host().is_some_and(|host| !host::is_of(self.address, host)) {
             return Err(Problem::WrongHost);
         }
+        if !METHODS.contains(&request.method.as_str()) {
+            return Err(Problem::UnknownMethod);
+        }
         let target = Target::of(&request.path).ok_or(Problem::NotFound)?;
-        let is_allowed = match target {
-            Target::Budget => request.method == "POST",
-            _ => request.method == "GET",
-        };
-        if !is_allowed {
-            return Err(Problem::WrongMethod);
+        if !target.allows(&request.method) {
+            return Err(Problem::WrongMethod(target.allowed()));
+        }
+        if request.method == "OPTIONS" {
+            return Ok(Answer::empty(204).with("Allow", target.allowed()));
         }
         if !target.is_open() && !request.bearer().is_some_and(|given| self.token.admits(given)) {
             return Err(Problem::NoToken);
         }
         match target {
-            Target::Part(kind, text) => Ok(Body::Text(kind, Arc::from(text))),
-            Target::Health => Ok(Body::Text("text/plain", Arc::from("ok\n"))),
-            Target::Metrics => Ok(Body::Text(metrics::CONTENT_TYPE, Arc::clone(&self.seen().metrics))),
-            Target::Pools => Ok(Body::Text("application/json", Arc::clone(&self.seen().json))),
-            Target::Events => Ok(Body::Events),
+            // Of the server as a whole only its options are asked.
+            Target::Server => Err(Problem::WrongMethod(target.allowed())),
+            Target::Part(kind, text) => Ok(Answer::text(200, kind, text)),
+            Target::Health => Ok(Answer::text(200, "text/plain", "ok\n")),
+            Target::Metrics => Ok(self.metrics(request)),
+            Target::Pools => Ok(Answer::text(200, "application/json", Arc::clone(&self.seen().json))),
+            Target::Events => Ok(Answer::events()),
             Target::Budget => self.budget(request),
         }
     }
 
-    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+    fn metrics(&self, request: &Request) -> Answer {
+        let text = Text::asked_for(&request.values("accept").collect::<Vec<_>>().join(","));
+        let [plain, open] = self.seen().metrics.clone();
+        let body = if text == Text::Prometheus { plain } else { open };
+        Answer::text(200, text.content_type(), body).with("Vary", "Accept")
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A change by hand: a JSON object with pool, pid and bytes.
-    fn budget(&self, request: &Request) -> Result<Body, Problem> {
+    fn budget(&self, request: &Request) -> Result<Answer, Problem> {
         #[derive(serde::Deserialize)]
         struct Change {
             pool: String,
@@ -188,12 +238,12 @@ impl<P: Pools> Window<P> {
         let change: Change = serde_json::from_slice(&request.body).map_err(|_| Problem::Bad)?;
         self.pools.set_budget(&change.pool, change.pid, change.bytes).map_err(Problem::Refused)?;
         self.look();
-        Ok(Body::Text("text/plain", Arc::from("done\n")))
+        Ok(Answer::text(200, "text/plain", "done\n"))
     }
 
     /// Server-sent events: each look, as it comes, until the listener goes.
     fn events(&self, stream: &mut TcpStream) -> io::Result<()> {
-        http::begin_events(stream)?;
+        answer::write_in_time(stream, b"retry: 1000\n\n")?;
         let mut number = 0;
         loop {
             let json = {
@@ -203,92 +253,7 @@ impl<P: Pools> Window<P> {
                 number = seen.number;
                 Arc::clone(&seen.json)
             };
-            write!(stream, "data: {json}\n\n")?;
-        }
-    }
-
-    fn is_our_host(&self, host: Option<&str>) -> bool {
-        host.is_some_and(|host| is_of(self.address, host))
-    }
-}
-
-/// Whether a request to `host` was meant for who listens at this address: by its address, or as localhost. Clients leave
-/// out port 80.
-fn is_of(ours: SocketAddr, host: &str) -> bool {
-    let (name, port) = match host.rsplit_once(':') {
-        Some((name, port)) if !port.ends_with(']') => (name, port.parse().ok()),
-        _ => (host, Some(80)),
-    };
-    if port != Some(ours.port()) {
-        return false;
-    }
-    let (is_any, ours) = (ours.ip().is_unspecified(), ours.ip());
-    let address = match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
-        Some(name) => name.parse().ok().map(IpAddr::V6),
-        None => name.parse().ok().map(IpAddr::V4),
-    };
-    name == "localhost" || address.is_some_and(|address| is_any || address == ours || both_loopback(address, ours))
-}
-
-fn both_loopback(one: IpAddr, other: IpAddr) -> bool {
-    one.is_loopback() && other.is_loopback()
-}
-
-/// What there is to ask for.
-enum Target {
-    /// A part of the page: type and text.
-    Part(&'static str, &'static str),
-    Health,
-    Metrics,
-    Pools,
-    Events,
-    Budget,
-}
-
-impl Target {
-    fn of(path: &str) -> Option<Target> {
-        Some(match path {
-            "/" => Target::Part("text/html; charset=utf-8", PAGE),
-            "/page.js" => Target::Part("text/javascript; charset=utf-8", SCRIPT),
-            "/page.css" => Target::Part("text/css; charset=utf-8", STYLE),
-            "/uplot.js" => Target::Part("text/javascript; charset=utf-8", CHARTS),
-            "/uplot.css" => Target::Part("text/css; charset=utf-8", CHART_STYLE),
-            "/healthz" => Target::Health,
-            "/metrics" => Target::Metrics,
-            "/api/pools" => Target::Pools,
-            "/api/events" => Target::Events,
-            "/api/budget" => Target::Budget,
-            _ => return None,
-        })
-    }
-
-    /// Whether it says nothing of the pools, so that any user may have it.
-    fn is_open(&self) -> bool {
-        matches!(self, Target::Part(..) | Target::Health)
-    }
-}
-
-/// What is answered.
-enum Body {
-    Text(&'static str, Arc<str>),
-    Events,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_of;
-
-    #[test]
-    fn a_host_is_ours_by_address_and_port_and_80_may_be_left_out() {
-        let ours = |address: &str, host: &str| is_of(address.parse().expect("an address"), host);
-        for host in ["127.0.0.1", "127.0.0.1:80", "localhost", "localhost:80", "[::1]", "[::1]:80"] {
-            assert!(ours("127.0.0.1:80", host), "{host}");
-            assert!(!ours("127.0.0.1:8080", host), "{host}");
-        }
-        assert!(ours("[::1]:80", "[::1]") && ours("[::1]:8080", "[::1]:8080") && ours("0.0.0.0:8080", "10.0.0.1:8080"));
-        for host in ["evil.example", "evil.example:80", "10.0.0.1", "", ":", "::1", "[::1", "127.0.0.1:", "localhost:x"]
-        {
-            assert!(!ours("127.0.0.1:80", host), "{host}");
+            answer::write_in_time(stream, format!("data: {json}\n\n").as_bytes())?;
         }
     }
 }

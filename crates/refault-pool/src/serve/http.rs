@@ -1,10 +1,12 @@
 //! As much of HTTP/1.1 as the window needs: one request for each connection, read within bounds of size and time.
 //!
 //! The header is parsed by a crate. Servers at hand either have no bounds on slow senders or bring a runtime with them
-//! that would be larger than all of this command.
+//! that would be larger than all of this command. What is refused is refused with the code that RFC 9110 and RFC 9112
+//! name.
 //!
 //! ```
-//! use refault_pool::serve::http::{Problem, parse};
+//! use refault_pool::serve::http::parse;
+//! use refault_pool::serve::problem::Problem;
 //!
 //! let bytes = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer abc\r\n\r\n";
 //! let request = parse(bytes)?.expect("it is whole");
@@ -18,107 +20,64 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// Bytes of a request, header and body.
+use super::host;
+use super::problem::Problem;
+
+/// Bytes of a request's header, and of its body.
 pub const MAX_REQUEST: usize = 16 << 10;
 /// How long a request may take to arrive.
 pub const WITHIN: Duration = Duration::from_secs(5);
 const MAX_HEADERS: usize = 64;
-
-/// What every answer says besides: nothing of another site's, in no frame, kept nowhere.
-const ALWAYS: &str = "Connection: close\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
-    Referrer-Policy: no-referrer\r\nX-Frame-Options: DENY\r\nContent-Security-Policy: default-src 'none'; \
-    script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; \
-    form-action 'none'; frame-ancestors 'none'\r\n";
+/// What is said to who asks before it sends a body.
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+/// The path of a request that concerns the server as a whole.
+pub const SERVER: &str = "*";
 
 /// A request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// GET, POST and others.
     pub method: String,
-    /// Without what follows `?`.
+    /// Without what follows `?`; [`SERVER`] if it names none.
     pub path: String,
+    host: Option<String>,
     /// Names in small letters.
     headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
 }
 
-/// Why a request is not served.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Problem {
-    /// It is none.
-    Bad,
-    /// It did not arrive in time.
-    Slow,
-    /// It is too long.
-    TooLong,
-    /// There is nothing of that name.
-    NotFound,
-    /// It is not to be had that way.
-    WrongMethod,
-    /// It was meant for another host.
-    WrongHost,
-    /// The token is missing or wrong.
-    NoToken,
-    /// Its body is of another type than is taken.
-    WrongType,
-    /// The pool says no.
-    Refused(String),
-}
-
-impl Problem {
-    /// The status code.
-    pub fn status(&self) -> u16 {
-        match self {
-            Problem::Bad => 400,
-            Problem::Slow => 408,
-            Problem::TooLong => 413,
-            Problem::NotFound => 404,
-            Problem::WrongMethod => 405,
-            Problem::WrongHost => 421,
-            Problem::NoToken => 401,
-            Problem::WrongType => 415,
-            Problem::Refused(_) => 409,
-        }
-    }
-
-    /// The same for people.
-    pub fn words(&self) -> String {
-        let words = match self {
-            Problem::Bad => "not a request\n",
-            Problem::Slow => "the request took too long\n",
-            Problem::TooLong => "the request is too long\n",
-            Problem::NotFound => "there is nothing here\n",
-            Problem::WrongMethod => "not this way\n",
-            Problem::WrongHost => "the Host is not the one that is listened at\n",
-            Problem::NoToken => {
-                "the token is missing or wrong: open the address that refault serve printed, or send Authorization: \
-                 Bearer and what its token file holds\n"
-            }
-            Problem::WrongType => "the body has to be application/json\n",
-            Problem::Refused(why) => return format!("{why}\n"),
-        };
-        words.to_owned()
-    }
+/// A request of which the header has arrived.
+struct Head {
+    request: Request,
+    /// Bytes of the header.
+    length: usize,
+    /// Bytes of the body.
+    body: usize,
+    /// It sends the body when it was told to.
+    waits: bool,
 }
 
 impl Request {
-    /// A header.
+    /// A header that it has once.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+        let mut values = self.values(name);
+        values.next().filter(|_| values.next().is_none())
     }
 
-    /// The host that it was meant for; none if it names several.
+    /// All headers of a name.
+    pub fn values(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.headers.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The host that it was meant for. A request by HTTP/1.0 may leave that out.
     pub fn host(&self) -> Option<&str> {
-        let hosts = self.headers.iter().filter(|(name, _)| name == "host").count();
-        self.header("host").filter(|_| hosts == 1)
+        self.host.as_deref()
     }
 
     /// The token that it shows: `Authorization: Bearer TOKEN`, once.
     pub fn bearer(&self) -> Option<&str> {
-        let mut shown = self.headers.iter().filter(|(name, _)| name == "authorization");
-        let (Some((_, value)), None) = (shown.next(), shown.next()) else { return None };
-        let (scheme, token) = value.split_once(' ')?;
+        let (scheme, token) = self.header("authorization")?.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
     }
 }
@@ -130,12 +89,20 @@ impl Request {
 pub fn read(stream: &mut TcpStream) -> Result<Request, Problem> {
     let until = Instant::now() + WITHIN;
     let mut bytes = Vec::new();
+    let mut was_told = false;
     loop {
-        if let Some(request) = parse(&bytes)? {
-            return Ok(request);
-        }
-        if bytes.len() >= MAX_REQUEST {
-            return Err(Problem::TooLong);
+        let head = Head::parse(&bytes)?;
+        if let Some(head) = head {
+            if bytes.len() >= head.length + head.body {
+                return Ok(head.with_body(&bytes));
+            }
+            if head.waits && !was_told && bytes.len() == head.length {
+                was_told = true;
+                stream.write_all(CONTINUE).map_err(|_| Problem::Bad)?;
+            }
+        } else if bytes.len() >= MAX_REQUEST {
+            let is_first_line = !bytes.trim_ascii_start().contains(&b'\n');
+            return Err(if is_first_line { Problem::TargetTooLong } else { Problem::HeaderTooLong });
         }
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() || stream.set_read_timeout(Some(left)).is_err() {
@@ -159,79 +126,118 @@ pub fn read(stream: &mut TcpStream) -> Result<Request, Problem> {
 /// # Errors
 /// See [`Problem`].
 pub fn parse(bytes: &[u8]) -> Result<Option<Request>, Problem> {
-    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
-    let mut parsed = httparse::Request::new(&mut headers);
-    let length = match parsed.parse(bytes) {
-        Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) => return Ok(None),
-        Err(httparse::Error::TooManyHeaders) => return Err(Problem::TooLong),
-        Err(_) => return Err(Problem::Bad),
-    };
-    let text = |bytes: &[u8]| std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| Problem::Bad);
-    let target = parsed.path.ok_or(Problem::Bad)?;
-    let (path, _) = target.split_once('?').unwrap_or((target, ""));
-    let mut request =
-        Request { method: parsed.method.ok_or(Problem::Bad)?.to_owned(), path: path.to_owned(), ..Request::default() };
-    for header in parsed.headers.iter() {
-        request.headers.push((header.name.to_ascii_lowercase(), text(header.value)?));
+    let head = Head::parse(bytes)?.filter(|head| bytes.len() >= head.length + head.body);
+    Ok(head.map(|head| head.with_body(bytes)))
+}
+
+impl Head {
+    fn parse(bytes: &[u8]) -> Result<Option<Head>, Problem> {
+        let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+        let mut parsed = httparse::Request::new(&mut headers);
+        let length = match parsed.parse(bytes) {
+            Ok(httparse::Status::Complete(length)) => length,
+            Ok(httparse::Status::Partial) => return Ok(None),
+            Err(httparse::Error::TooManyHeaders) => return Err(Problem::HeaderTooLong),
+            Err(httparse::Error::Version) if names_a_version(bytes) => return Err(Problem::UnknownVersion),
+            Err(_) => return Err(Problem::Bad),
+        };
+        if length > MAX_REQUEST {
+            return Err(Problem::HeaderTooLong);
+        }
+        let mut request = Request { method: parsed.method.ok_or(Problem::Bad)?.to_owned(), ..Request::default() };
+        for header in parsed.headers.iter() {
+            let value = String::from_utf8_lossy(header.value).into_owned();
+            request.headers.push((header.name.to_ascii_lowercase(), value));
+        }
+        let is_1_1 = parsed.version == Some(1);
+        let host = request.host_named(is_1_1)?;
+        let (path, authority) = target(&request.method, parsed.path.ok_or(Problem::Bad)?)?;
+        // What the target says goes before the header (RFC 9112 §3.2.2).
+        (request.path, request.host) = (path, authority.or(host));
+        let body = request.body_length(is_1_1)?;
+        let mut expected = request.values("expect").filter(|_| is_1_1).peekable();
+        let waits = expected.peek().is_some();
+        if !expected.all(|what| what.eq_ignore_ascii_case("100-continue")) {
+            return Err(Problem::UnknownExpectation);
+        }
+        drop(expected);
+        Ok(Some(Head { request, length, body, waits }))
     }
-    if request.header("transfer-encoding").is_some() {
+
+    fn with_body(self, bytes: &[u8]) -> Request {
+        Request { body: bytes[self.length..self.length + self.body].to_vec(), ..self.request }
+    }
+}
+
+impl Request {
+    /// What `Host` says: one, and a valid one (RFC 9112 §3.2).
+    fn host_named(&self, is_needed: bool) -> Result<Option<String>, Problem> {
+        let hosts: Vec<&str> = self.values("host").collect();
+        match hosts[..] {
+            [] if !is_needed => Ok(None),
+            [one] if host::is_valid(one) => Ok(Some(one.to_owned())),
+            _ => Err(Problem::Bad),
+        }
+    }
+
+    /// Bytes of its body (RFC 9112 §6). Where two headers could be read in two ways, neither is.
+    fn body_length(&self, is_1_1: bool) -> Result<usize, Problem> {
+        let lengths: Vec<&str> = self.values("content-length").collect();
+        let codings: Vec<&str> = self.values("transfer-encoding").collect();
+        match (&lengths[..], &codings[..]) {
+            ([], []) => Ok(0),
+            ([], [coding]) if is_1_1 && coding.eq_ignore_ascii_case("chunked") => Err(Problem::NoLength),
+            ([], [_]) if is_1_1 => Err(Problem::UnknownCoding),
+            ([length], []) if !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit()) => {
+                let length = length.parse().ok().filter(|length| *length <= MAX_REQUEST);
+                length.ok_or(Problem::BodyTooLong)
+            }
+            _ => Err(Problem::Bad),
+        }
+    }
+}
+
+/// Path and authority of a request's target (RFC 9112 §3.2).
+fn target(method: &str, text: &str) -> Result<(String, Option<String>), Problem> {
+    if !text.is_ascii() || text.contains('#') {
         return Err(Problem::Bad);
     }
-    let lengths: Vec<&str> =
-        request.headers.iter().filter(|(name, _)| name == "content-length").map(|(_, value)| value.as_str()).collect();
-    let body: usize = match lengths[..] {
-        [] => 0,
-        [length] => length.parse().map_err(|_| Problem::Bad)?,
-        _ => return Err(Problem::Bad),
+    let path_of = |text: &str| text.split('?').next().unwrap_or_default().to_owned();
+    if method == "CONNECT" {
+        return host::is_valid(text).then(|| (SERVER.to_owned(), Some(text.to_owned()))).ok_or(Problem::Bad);
+    }
+    if text == SERVER {
+        return if method == "OPTIONS" { Ok((SERVER.to_owned(), None)) } else { Err(Problem::Bad) };
+    }
+    if text.starts_with('/') {
+        return Ok((path_of(text), None));
+    }
+    let (scheme, rest) = text.split_once("://").ok_or(Problem::Bad)?;
+    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    if !host::is_valid(authority) {
+        return Err(Problem::Bad);
+    }
+    if scheme.eq_ignore_ascii_case("https") {
+        return Err(Problem::WrongHost);
+    }
+    if !scheme.eq_ignore_ascii_case("http") {
+        return Err(Problem::Bad);
+    }
+    let path = match path_of(path).as_str() {
+        "" if method == "OPTIONS" && path.is_empty() => SERVER.to_owned(),
+        "" => "/".to_owned(),
+        path => path.to_owned(),
     };
-    if body > MAX_REQUEST {
-        return Err(Problem::TooLong);
-    }
-    if bytes.len() < length + body {
-        return Ok(None);
-    }
-    request.body = bytes[length..length + body].to_vec();
-    Ok(Some(request))
+    Ok((path, Some(authority.to_owned())))
 }
 
-/// Writes an answer.
-///
-/// # Errors
-/// Who asked is gone, or does not read.
-pub fn respond(stream: &mut TcpStream, status: u16, kind: &str, body: &[u8]) -> io::Result<()> {
-    // By RFC 9110 such an answer says how to be let in.
-    let challenge = if status == 401 { "WWW-Authenticate: Bearer realm=\"refault\"\r\n" } else { "" };
-    let head = format!(
-        "HTTP/1.1 {status} {}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{challenge}{ALWAYS}\r\n",
-        reason(status),
-        body.len()
-    );
-    stream.write_all(head.as_bytes())?;
-    stream.write_all(body)
-}
-
-/// Begins an answer of server-sent events.
-///
-/// # Errors
-/// As [`respond`].
-pub fn begin_events(stream: &mut TcpStream) -> io::Result<()> {
-    write!(stream, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{ALWAYS}\r\nretry: 1000\n\n")
-}
-
-fn reason(status: u16) -> &'static str {
-    match status {
-        200 => "OK",
-        400 => "Bad Request",
-        401 => "Unauthorized",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
-        408 => "Request Timeout",
-        409 => "Conflict",
-        413 => "Content Too Large",
-        415 => "Unsupported Media Type",
-        _ => "Misdirected Request",
-    }
+/// Whether the first line is one of HTTP, so that its version is another one.
+fn names_a_version(bytes: &[u8]) -> bool {
+    let line = bytes.trim_ascii_start().split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let parts: Vec<&[u8]> = line.trim_ascii_end().split(|byte| *byte == b' ').collect();
+    let [_, _, version] = parts[..] else { return false };
+    let number = version.strip_prefix(b"HTTP/");
+    matches!(number, Some([major, b'.', minor]) if major.is_ascii_digit() && minor.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -255,21 +261,34 @@ mod tests {
             ("Authorization: x", None),
             ("Authorization: Bearer x\r\nAuthorization: Bearer y", None),
         ] {
-            let text = format!("GET / HTTP/1.1\r\n{header}\r\n\r\n");
+            let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{header}\r\n\r\n");
             assert_eq!(parse(text.as_bytes()).expect("well-formed").expect("whole").bearer(), bearer, "{header}");
         }
         for (bad, problem) in [
-            ("GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", Problem::Bad),
-            ("GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", Problem::Bad),
-            ("GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", Problem::Bad),
-            ("GET / HTTP/1.1\r\nContent-Length: 999999999\r\n\r\n", Problem::TooLong),
+            ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", Problem::Bad),
+            ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 999999999\r\n\r\n", Problem::BodyTooLong),
             ("\0\u{1}nonsense\r\n\r\n", Problem::Bad),
         ] {
             assert_eq!(parse(bad.as_bytes()), Err(problem), "{bad:?}");
         }
-        let twice = parse(b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n").expect("well-formed").expect("whole");
-        assert_eq!(twice.host(), None);
-        let many = format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(65));
-        assert_eq!(parse(many.as_bytes()), Err(Problem::TooLong));
+        let many = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "A: b\r\n".repeat(64));
+        assert_eq!(parse(many.as_bytes()), Err(Problem::HeaderTooLong));
+    }
+
+    #[test]
+    fn the_target_goes_before_the_host() {
+        for (line, path, host) in [
+            ("GET http://b:1/x?y HTTP/1.1", "/x", "b:1"),
+            ("GET HTTP://b HTTP/1.1", "/", "b"),
+            ("GET http://b?x HTTP/1.1", "/", "b"),
+            ("OPTIONS http://b HTTP/1.1", "*", "b"),
+            ("OPTIONS * HTTP/1.1", "*", "a"),
+            ("GET //b/x HTTP/1.1", "//b/x", "a"),
+            ("CONNECT b:80 HTTP/1.1", "*", "b:80"),
+        ] {
+            let text = format!("{line}\r\nHost: a\r\n\r\n");
+            let request = parse(text.as_bytes()).expect("well-formed").expect("whole");
+            assert_eq!((request.path.as_str(), request.host()), (path, Some(host)), "{line}");
+        }
     }
 }

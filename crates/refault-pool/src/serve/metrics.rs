@@ -1,15 +1,21 @@
-//! `/metrics`: the pools in OpenMetrics text, which Prometheus reads.
+//! `/metrics`: the pools for Prometheus, in its own text and as OpenMetrics.
 //!
-//! Labels are `pool`, and for members `program` and `pid`, of which there are as many as members; ages are five. The
-//! page docs/guide/pool.md lists the names.
+//! Labels are `pool`, and for members `program` and `pid`, of which there are as many as members; ages are five, and
+//! codes of answers a score. The page docs/reference/metrics.md lists the names.
 //!
 //! ```
-//! use refault_pool::serve::metrics::text;
+//! use refault_pool::serve::metrics::{open, plain};
+//! use refault_pool::serve::traffic::Figures;
 //! use refault_pool::shared::protocol::Status;
 //!
 //! let status = Status { pool: "default".into(), memory_bytes: 1 << 30, ..Status::default() };
-//! assert!(text(&[status]).contains("refault_pool_memory_bytes{pool=\"default\"} 1073741824"));
+//! let text = open(&[status], &Figures::default());
+//! assert!(text.contains("refault_pool_memory_bytes{pool=\"default\"} 1073741824"));
+//! assert!(text.ends_with("# EOF\n") && !plain(&text).contains("# EOF"));
 //! ```
+
+use std::collections::HashSet;
+use std::sync::atomic::AtomicU64;
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -17,12 +23,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use refault_core::statistics::{self, Statistic};
-use std::sync::atomic::AtomicU64;
 
+use super::traffic::{Figures as TrafficFigures, Kind};
 use crate::shared::protocol::{AGES, MemberStatus, Status};
-
-/// What the answer says that it is.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Name without prefix and unit, what it is, and the figure.
 type Metric<T> = (&'static str, &'static str, fn(&T) -> u64);
@@ -32,14 +35,33 @@ type Labels = Vec<(&'static str, String)>;
 type Sizes = Family<Labels, Gauge>;
 type Shares = Family<Labels, Gauge<f64, AtomicU64>>;
 
-/// The text for pools.
-pub fn text(statuses: &[Status]) -> String {
+/// OpenMetrics of pools, and of the window itself.
+pub fn open(statuses: &[Status], traffic: &TrafficFigures) -> String {
     let mut registry = Registry::with_prefix("refault");
     pools(&mut registry, statuses);
     members(&mut registry, statuses);
+    window(&mut registry, traffic);
     let mut text = String::new();
     // Writing to a string does not fail.
     let _ = encode(&mut text, &registry);
+    text
+}
+
+/// The same in Prometheus's own text, version 0.0.4: there a counter's name is that of its samples, and neither units
+/// nor an end are told.
+pub fn plain(open: &str) -> String {
+    let counter = |line: &str| Some(line.strip_prefix("# TYPE ")?.strip_suffix(" counter")?.to_owned());
+    let counters: HashSet<String> = open.lines().filter_map(counter).collect();
+    let mut text = String::with_capacity(open.len());
+    for line in open.lines().filter(|line| !line.starts_with("# UNIT ") && *line != "# EOF") {
+        let described = line.strip_prefix("# ").and_then(|rest| {
+            let (kind, rest) = rest.split_once(' ')?;
+            let (name, rest) = rest.split_once(' ')?;
+            counters.contains(name).then(|| format!("# {kind} {name}_total {rest}"))
+        });
+        text.push_str(described.as_deref().unwrap_or(line));
+        text.push('\n');
+    }
     text
 }
 
@@ -141,6 +163,27 @@ fn of_members(statistic: Statistic) -> String {
     format!("member_{name}")
 }
 
+/// What clients ask of the window.
+fn window(registry: &mut Registry, traffic: &TrafficFigures) {
+    let taken = Sizes::default();
+    let refused = Family::<Labels, Counter>::default();
+    for (kind, (count, by_limit)) in Kind::ALL.into_iter().zip(traffic.taken.into_iter().zip(traffic.refused)) {
+        let labels = vec![("kind", kind.label().to_owned())];
+        taken.get_or_create(&labels).set(count as i64);
+        for (limit, count) in ["all", "client"].into_iter().zip(by_limit) {
+            let labels = [labels.clone(), vec![("limit", limit.to_owned())]].concat();
+            refused.get_or_create(&labels).inc_by(count);
+        }
+    }
+    let answers = Family::<Labels, Counter>::default();
+    for (code, count) in &traffic.answers {
+        answers.get_or_create(&vec![("code", code.to_string())]).inc_by(*count);
+    }
+    registry.register("serve_connections", "Connections that are served", taken);
+    registry.register("serve_refused", "Connections for which there was no place, in all or for one client", refused);
+    registry.register("serve_answers", "Answers by their code", answers);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,7 +210,8 @@ mod tests {
             members: [(3, member)].into(),
             ..Status::default()
         };
-        let text = text(&[status]);
+        let traffic = TrafficFigures { taken: [2, 1], refused: [[0, 3], [0, 0]], answers: [(200, 9)].into() };
+        let text = open(&[status], &traffic);
         for line in [
             "refault_pool_memory_bytes{pool=\"p\"} 10",
             "refault_member_charge_bytes{pool=\"p\",program=\"a\\\"b\\n\",pid=\"3\"} 5",
@@ -177,9 +221,28 @@ mod tests {
             "refault_member_policy_faults_ratio{pool=\"p\",program=\"a\\\"b\\n\",pid=\"3\",policy=\"lru\"} 1.5",
             "refault_member_generations_bytes{pool=\"p\",program=\"a\\\"b\\n\",pid=\"3\",age=\"1s\"} 4",
             "refault_member_generations_bytes{pool=\"p\",program=\"a\\\"b\\n\",pid=\"3\",age=\"10m\"} 3",
+            "refault_serve_connections{kind=\"request\"} 2",
+            "refault_serve_refused_total{kind=\"request\",limit=\"client\"} 3",
+            "refault_serve_refused_total{kind=\"stream\",limit=\"all\"} 0",
+            "refault_serve_answers_total{code=\"200\"} 9",
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }
         assert!(text.ends_with("# EOF\n"));
+        assert!(text.contains("# TYPE refault_member_faults counter\n"));
+        // Samples are the same; what describes a counter names its samples.
+        let plain = plain(&text);
+        let samples = |text: &str| -> Vec<String> {
+            text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+        };
+        assert_eq!(samples(&plain), samples(&text));
+        for line in [
+            "# TYPE refault_member_faults_total counter\n",
+            "# HELP refault_member_faults_total ",
+            "# TYPE refault_pool_memory_bytes gauge\n",
+        ] {
+            assert!(plain.contains(line), "{line} is not in\n{plain}");
+        }
+        assert!(!plain.contains("# UNIT") && !plain.contains("# EOF"));
     }
 }

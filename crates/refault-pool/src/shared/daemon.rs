@@ -44,7 +44,7 @@ use std::time::{Duration, Instant};
 use refault_config::units::bytes_text;
 use serde::{Deserialize, Serialize};
 
-use crate::connections::{Bounds, serve_each};
+use crate::connections::{Places, Threads, serve_each};
 
 use super::ledger::{Figures, Ledger, MIN_GRANT, Terms};
 use super::place::Place;
@@ -181,9 +181,12 @@ impl Daemon {
     pub fn run(self: &Arc<Daemon>, asked: &AtomicBool) -> io::Result<()> {
         let daemon = Arc::clone(self);
         std::thread::Builder::new().name("listener".into()).spawn(move || {
-            let bounds = Bounds { most: most_connections(), thread: "connection", stack_bytes: 256 << 10 };
-            let listener = Arc::clone(&daemon);
-            serve_each(listener.listener.incoming(), &bounds, move |stream| daemon.hear(stream));
+            let threads = Threads { name: "connection", stack_bytes: 256 << 10 };
+            // All are of one user, or root's.
+            let places = Places::new(most_connections(), MAX_CONNECTIONS);
+            let (listener, refuse) = (Arc::clone(&daemon), |_, _| {});
+            let incoming = listener.listener.incoming();
+            serve_each(incoming, &threads, &places, |_| (), refuse, move |stream, _place| daemon.hear(stream));
         })?;
         let mut last = Instant::now();
         while !asked.load(Ordering::Relaxed) {
