@@ -1,6 +1,7 @@
 //! What is below a cached file: a file with direct I/O ([`DirectFile`]), or anything else that has bytes in pages.
 
 use std::io::{self, IoSlice, IoSliceMut};
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use crate::direct::DirectFile;
@@ -12,7 +13,7 @@ pub type Piece<'a> = (Vec<IoSlice<'a>>, u64);
 pub type ReadPiece<'a> = (Vec<IoSliceMut<'a>>, u64);
 
 /// Bytes that can be read and written in whole pages. All offsets are multiples of the page size or, after a short
-/// transfer, of 512.
+/// transfer, of 512; those of writes are any where [`Backing::takes_any_bytes`] says so.
 pub trait Backing: Send + Sync {
     /// Reads into the buffers from `offset` on. Returns the bytes read, fewer at the end.
     ///
@@ -39,10 +40,20 @@ pub trait Backing: Send + Sync {
     /// The device's.
     fn write(&self, from: &[IoSlice<'_>], offset: u64) -> io::Result<usize>;
 
-    /// Whether [`Backing::write`] takes what is no whole page, at the end of what it is given: then the end of the file is
-    /// written as it is to be, and not in a whole page that is cut off afterwards. False by default.
-    fn takes_any_length(&self) -> bool {
+    /// Whether [`Backing::write`] takes bytes at any place and of any number, and changes no others: then exactly what was
+    /// written is written, and what others have put beside it stays. False by default: then whole pages are written, and
+    /// what is beyond the end is cut off afterwards.
+    fn takes_any_bytes(&self) -> bool {
         false
+    }
+
+    /// Makes it reach to the end of a range at least, which is beyond its known end and about to be written. By default it is
+    /// set to that length; what others may have made longer must not become shorter.
+    ///
+    /// # Errors
+    /// The device's.
+    fn lengthen(&self, range: Range<u64>) -> io::Result<()> {
+        self.set_len(range.end)
     }
 
     /// Writes several pieces, in any order and at the same time if that can be. Returns what [`Backing::write`] says of

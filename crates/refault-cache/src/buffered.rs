@@ -110,7 +110,6 @@ mod tests {
             opened => opened.expect("opens"),
         };
         let (direct, copies) = file.parts();
-        let copies = copies.expect("the kernel gathers");
         let other = File::open(&path).expect("opens");
         file.sync().expect("syncs");
         let mut all = Spans::default();

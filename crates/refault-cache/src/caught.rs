@@ -4,6 +4,7 @@
 //! Cost: one more call through a table per call of the backing.
 
 use std::io::{self, IoSlice, IoSliceMut};
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -45,8 +46,12 @@ impl Backing for Caught {
         caught(|| self.0.write(from, offset))
     }
 
-    fn takes_any_length(&self) -> bool {
-        self.0.takes_any_length()
+    fn takes_any_bytes(&self) -> bool {
+        self.0.takes_any_bytes()
+    }
+
+    fn lengthen(&self, range: Range<u64>) -> io::Result<()> {
+        caught(|| self.0.lengthen(range))
     }
 
     fn write_many(&self, pieces: &[Piece<'_>]) -> Vec<io::Result<usize>> {

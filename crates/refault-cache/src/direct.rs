@@ -9,6 +9,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use std::sync::{Mutex, OnceLock};
 
 use refault_store::PAGE_SIZE;
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use crate::backing::{Backing, Piece};
 use crate::buffered::Copies;
@@ -47,8 +49,12 @@ pub struct DirectFile {
     writer: OnceLock<File>,
     /// Held while that is opened.
     opening: Mutex<()>,
-    /// What the kernel has of the file, if it is to gather what is written.
-    copies: Option<Copies>,
+    /// The kernel is to gather what is written.
+    gathers: bool,
+    /// What the kernel has of the file.
+    copies: Copies,
+    /// Held while parts of pages are written, past the direct I/O.
+    exact: Mutex<()>,
     path: PathBuf,
     /// Its length is its own, and no whole number of pages maybe.
     is_device: bool,
@@ -87,7 +93,9 @@ impl DirectFile {
             is_writable,
             writer: OnceLock::new(),
             opening: Mutex::default(),
-            copies: gathers.then(Copies::default),
+            gathers,
+            copies: Copies::default(),
+            exact: Mutex::default(),
             path: path.to_owned(),
             is_device,
             changes,
@@ -99,10 +107,10 @@ impl DirectFile {
         Ok(direct)
     }
 
-    /// What reads, and what the kernel has of the file, if it gathers what is written.
+    /// What reads, and what the kernel has of the file.
     #[cfg(test)]
-    pub(crate) fn parts(&self) -> (&File, Option<&Copies>) {
-        (&self.file, self.copies.as_ref())
+    pub(crate) fn parts(&self) -> (&File, &Copies) {
+        (&self.file, &self.copies)
     }
 
     /// Sees to it that there is a descriptor for writing.
@@ -112,7 +120,7 @@ impl DirectFile {
         }
         let _one = self.opening.lock().expect("invariant: nothing panics under this lock");
         if self.writer.get().is_none() {
-            let flags = if self.copies.is_some() { OFlags::empty() } else { OFlags::DIRECT };
+            let flags = if self.gathers { OFlags::empty() } else { OFlags::DIRECT };
             let writer = self.reopened(flags)?;
             self.writer.get_or_init(|| writer);
         }
@@ -141,6 +149,28 @@ impl DirectFile {
         let own = self.is_writable.then_some(&self.file);
         self.writer.get().or(own).ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))
     }
+}
+
+impl DirectFile {
+    /// Writes bytes that are no whole pages through the kernel's page cache, which changes these alone. Direct I/O takes
+    /// whole sectors only; what it would need of their other bytes, another program may be changing.
+    ///
+    /// The descriptor does no direct I/O meanwhile. What others read or write by it then goes through the kernel's page cache
+    /// too: they find and leave the same bytes.
+    fn write_exactly(&self, writer: &File, from: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        let _one = self.exact.lock().expect("invariant: nothing panics under this lock");
+        let flags = rustix::fs::fcntl_getfl(writer)?;
+        rustix::fs::fcntl_setfl(writer, flags - OFlags::DIRECT)?;
+        let written = rustix::io::pwritev(writer, from, offset);
+        rustix::fs::fcntl_setfl(writer, flags)?;
+        Ok(written?)
+    }
+}
+
+/// Whether so many bytes at a place are whole pages.
+fn is_whole(from: &[IoSlice<'_>], offset: u64) -> bool {
+    let bytes: usize = from.iter().map(|slice| slice.len()).sum();
+    offset.is_multiple_of(PAGE_SIZE as u64) && bytes.is_multiple_of(PAGE_SIZE)
 }
 
 /// Opens what has bytes at places, past the kernel's page cache.
@@ -198,22 +228,42 @@ impl Backing for DirectFile {
 
     fn write(&self, from: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
         let writer = self.writer()?;
-        let bytes = self.changes.during(&self.file, || rustix::io::pwritev(writer, from, offset))?;
-        if let Some(copies) = &self.copies {
-            copies.written(offset, bytes as u64);
+        let whole = is_whole(from, offset);
+        let bytes = self.changes.during(&self.file, || match self.gathers || whole {
+            true => Ok(rustix::io::pwritev(writer, from, offset)?),
+            false => self.write_exactly(writer, from, offset),
+        })?;
+        if self.gathers || !whole {
+            self.copies.written(offset, bytes as u64);
         }
         Ok(bytes)
     }
 
-    /// A device takes whole sectors, which its last page may have a few of, and the kernel's page cache anything. A file that
-    /// is no whole number of sectors long is written in whole pages.
-    fn takes_any_length(&self) -> bool {
-        self.is_device || self.copies.is_some()
+    fn takes_any_bytes(&self) -> bool {
+        true
+    }
+
+    fn lengthen(&self, range: Range<u64>) -> io::Result<()> {
+        if self.is_device {
+            return Err(ErrorKind::StorageFull.into());
+        }
+        let writer = self.writer()?;
+        self.changes.during(&self.file, || {
+            // Unlike ftruncate(2) it never makes a file shorter that another program has made longer.
+            let flags = rustix::fs::FallocateFlags::empty();
+            match rustix::fs::fallocate(writer, flags, range.start, range.end - range.start) {
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                    self.write_exactly(writer, &[IoSlice::new(&[0])], range.end - 1).map(drop)
+                }
+                outcome => Ok(outcome?),
+            }
+        })
     }
 
     fn write_many(&self, pieces: &[Piece<'_>]) -> Vec<io::Result<usize>> {
         let one_by_one = || pieces.iter().map(|(slices, offset)| self.write(slices, *offset)).collect();
-        let together = pieces.len() > 1 && self.copies.is_none();
+        let together =
+            pieces.len() > 1 && !self.gathers && pieces.iter().all(|(slices, offset)| is_whole(slices, *offset));
         let ring = if together { self.ring.get_or_init(|| Uring::new().ok()).as_ref() } else { None };
         match (ring, self.writer()) {
             (Some(ring), Ok(writer)) => {
@@ -234,10 +284,7 @@ impl Backing for DirectFile {
 
     fn sync(&self) -> io::Result<()> {
         // By any descriptor: what is durable is the file.
-        match &self.copies {
-            Some(copies) => copies.sync_by(&self.file, || self.file.sync_data()),
-            None => self.file.sync_data(),
-        }
+        self.copies.sync_by(&self.file, || self.file.sync_data())
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -5,7 +5,7 @@
 //! the page must be there to be written again (as an NFS client keeps its unstable writes). Neither can be evicted.
 //!
 //! Invariants: the flags of [`crate::pages`] and the maps here say the same; everything is under the engine's lock.
-//! Cost: some 100 bytes per dirty or unstable page; O(log n) per change.
+//! Cost: some 150 bytes per dirty or unstable page; O(log n) per change.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use refault_core::PageId;
 
 use crate::opened::Opened;
+use crate::parts::Parts;
 
 /// A page of a file: file number and place.
 pub(crate) type At = (u32, u64);
@@ -41,6 +42,8 @@ pub(crate) struct Entry {
     suspect: bool,
     /// Only the failure of a sync has made it dirty: whoever wrote it had it on the device.
     again: bool,
+    /// What was written of it.
+    pub(crate) parts: Parts,
 }
 
 #[derive(Default)]
@@ -91,15 +94,17 @@ impl Dirty {
 
     /// A page that the device had taken and has lost, or may lose, is dirty again, with the number of the first write
     /// that it has lost. False if it is being written: then it is dirty after that.
-    pub(crate) fn again(&mut self, at: At, page: PageId, number: u64) -> bool {
+    pub(crate) fn again(&mut self, at: At, page: PageId, number: u64, parts: Parts) -> bool {
         if let Some(entry) = self.writing.get_mut(&at) {
             entry.number = entry.number.min(number);
+            entry.parts = entry.parts.and(parts);
             entry.suspect = true;
             return false;
         }
-        let entry = Entry { page, number, since: Instant::now(), suspect: false, again: true };
+        let entry = Entry { page, number, since: Instant::now(), suspect: false, again: true, parts };
         let entry = self.pages.entry(at).or_insert(entry);
         entry.number = entry.number.min(number);
+        entry.parts = entry.parts.and(parts);
         true
     }
 
@@ -109,11 +114,30 @@ impl Dirty {
     }
 
     /// A page was written to.
-    pub(crate) fn insert(&mut self, at: At, page: PageId) {
+    pub(crate) fn insert(&mut self, at: At, page: PageId, parts: Parts) {
         self.number += 1;
         let number = self.number;
-        let new = || Entry { page, number, since: Instant::now(), suspect: false, again: false };
-        self.pages.entry(at).or_insert_with(new).again = false;
+        let new = || Entry { page, number, since: Instant::now(), suspect: false, again: false, parts };
+        let entry = self.pages.entry(at).or_insert_with(new);
+        entry.again = false;
+        entry.parts = entry.parts.and(parts);
+    }
+
+    /// More is to be written of a page that waits.
+    pub(crate) fn widen(&mut self, at: At, parts: Parts) {
+        if let Some(entry) = self.pages.get_mut(&at) {
+            entry.parts = entry.parts.and(parts);
+        }
+    }
+
+    /// What waits to be written of a page.
+    pub(crate) fn parts(&self, at: At) -> Option<Parts> {
+        self.pages.get(&at).map(|entry| entry.parts)
+    }
+
+    /// What waited to be written of a page that is to leave its frame for another.
+    pub(crate) fn suspended(&self, at: At) -> Option<Parts> {
+        self.writing.get(&at).map(|entry| entry.parts)
     }
 
     /// A page is gone, or cut off.
@@ -125,15 +149,19 @@ impl Dirty {
     /// A page that is being written to is to leave its frame for another: who syncs waits for it meanwhile.
     pub(crate) fn suspend(&mut self, at: At) {
         let unstable = self.unstable.remove(&at).map(|(entry, _)| entry);
-        let oldest = [self.pages.remove(&at), unstable].into_iter().flatten().min_by_key(|entry| entry.number);
+        let both = [self.pages.remove(&at), unstable].into_iter().flatten();
+        let oldest = both.reduce(|one, other| {
+            let oldest = if other.number < one.number { other } else { one };
+            Entry { parts: one.parts.and(other.parts), ..oldest }
+        });
         if let Some(entry) = oldest {
             self.writing.insert(at, entry);
         }
     }
 
-    /// The number that such a page had, whatever it is now.
-    pub(crate) fn resume(&mut self, at: At) -> Option<u64> {
-        self.writing.remove(&at).map(|entry| entry.number)
+    /// The number that such a page had, whatever it is now, and what waited of it.
+    pub(crate) fn resume(&mut self, at: At) -> Option<(u64, Parts)> {
+        self.writing.remove(&at).map(|entry| (entry.number, entry.parts))
     }
 
     /// The first dirty page of a file in a range.
@@ -182,6 +210,7 @@ impl Dirty {
         let Some((entry, _)) = self.unstable.remove(&at) else { return false };
         let dirty = self.pages.entry(at).or_insert(entry);
         dirty.number = dirty.number.min(entry.number);
+        dirty.parts = dirty.parts.and(entry.parts);
         true
     }
 
@@ -214,7 +243,8 @@ impl Dirty {
         let has = went_well && !entry.suspect;
         if has {
             self.number += 1;
-            self.unstable.insert(at, (entry, self.number));
+            let earlier = self.unstable.get(&at).map_or(entry.parts, |(earlier, _)| earlier.parts);
+            self.unstable.insert(at, (Entry { parts: entry.parts.and(earlier), ..entry }, self.number));
         } else {
             self.pages.insert(at, Entry { suspect: false, ..entry });
         }
@@ -249,8 +279,10 @@ impl Dirty {
             self.unstable.remove(at);
             if !durable {
                 // Written to since or not, it has waited since its first write.
-                let again = self.pages.get(at).is_none_or(|since| since.again) && entry.again;
-                self.pages.insert(*at, Entry { again, ..*entry });
+                let since = self.pages.get(at).copied();
+                let again = since.is_none_or(|since| since.again) && entry.again;
+                let parts = since.map_or(entry.parts, |since| since.parts.and(entry.parts));
+                self.pages.insert(*at, Entry { again, parts, ..*entry });
             }
         }
         settled.into_iter().map(|(_, entry)| entry.page).collect()

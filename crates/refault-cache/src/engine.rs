@@ -34,6 +34,7 @@ use crate::dirty::{At, Dirty};
 use crate::error::ReadError;
 use crate::opened::Opened;
 use crate::pages::Pages;
+use crate::parts::Parts;
 use crate::pins::{MARKS, UNREAD};
 use crate::statistics::Lists;
 use crate::table::{GROUP, Table, place};
@@ -336,14 +337,14 @@ impl Engine {
     }
 
     /// A page was written to, all of it or a part: it cannot be evicted before it is in the file.
-    pub(crate) fn make_dirty(&mut self, at: At, page: PageId, whole: bool) {
+    pub(crate) fn make_dirty(&mut self, at: At, page: PageId, parts: Parts) {
         self.pages.set_dirty(page, true);
-        self.dirty.insert(at, page);
-        if (whole || self.pages.is_through(page))
-            && let Some(number) = self.through.supersede(at)
+        self.dirty.insert(at, page, parts);
+        if (parts.is_whole() || self.pages.is_through(page))
+            && let Some(listed) = self.through.supersede(at)
         {
             self.pages.set_through(page, false);
-            self.dirty.again(at, page, number);
+            self.dirty.again(at, page, listed.first, listed.parts);
         }
     }
 
@@ -365,12 +366,14 @@ impl Engine {
         }
     }
 
-    /// A write through has failed, and the device has what it was before, or what it should become, or some of each.
-    pub(crate) fn write_failed(&mut self, at: At, page: PageId) {
+    /// A write through of parts of a page that waits has failed, and the device has what they were before, or what they
+    /// should become, or some of each: they are written again, as they are in memory.
+    pub(crate) fn write_failed(&mut self, at: At, page: PageId, parts: Parts) {
         if self.dirty.unsettle(at) {
             self.pages.set_unstable(page, false);
             self.pages.set_dirty(page, true);
         }
+        self.dirty.widen(at, parts);
     }
 
     /// No frame is to be had and a file's device refuses: a page that is dirty only because a sync has failed, and
@@ -386,23 +389,24 @@ impl Engine {
     }
 
     /// A page was written through, by a write that began when the device had failed so many times to make its file
-    /// durable.
-    pub(crate) fn wrote_through(&mut self, at: At, page: PageId, failures: u64) {
+    /// durable. What waited of it before is either in its frame, and waits again, or was written as well.
+    pub(crate) fn wrote_through(&mut self, at: At, page: PageId, failures: u64, parts: Parts) {
         let earlier = self.dirty.resume(at);
-        if self.through.failures(at.0) == failures {
+        if let Some((number, waits)) = earlier.filter(|_| self.pages.is_resident(page)) {
+            self.make_dirty(at, page, parts.and(waits));
+            self.dirty.again(at, page, number, waits);
+        } else if self.through.failures(at.0) == failures {
             let number = self.dirty.next_number();
             self.pages.set_through(page, self.pages.is_resident(page));
-            let new = Listed { at, first: earlier.unwrap_or(number), last: number };
+            let first = earlier.map_or(number, |(first, _)| first);
+            let new = Listed { at, first, last: number, parts };
             let pages = &self.pages;
             self.through.written(new, |at| pages.through(at).is_some());
         } else if self.dirty.file(at.0).is_some_and(|file| file.forgets()) {
             // Busy on the caller's account.
             self.forget(page);
         } else if self.pages.is_resident(page) {
-            self.make_dirty(at, page, true);
-            if let Some(number) = earlier {
-                self.dirty.again(at, page, number);
-            }
+            self.make_dirty(at, page, parts);
         } else {
             self.through.lose(at);
         }
@@ -436,14 +440,14 @@ impl Engine {
             }
             return;
         }
-        for Listed { at, first, .. } in self.through.fail(file) {
+        for Listed { at, first, parts, .. } in self.through.fail(file) {
             if let Some(page) = self.pages.through(at) {
                 self.pages.set_through(page, false);
                 if opened.forgets() {
                     self.forget_idle(page);
                     continue;
                 }
-                if self.dirty.again(at, page, first) {
+                if self.dirty.again(at, page, first, parts) {
                     self.pages.set_dirty(page, true);
                 }
                 continue;

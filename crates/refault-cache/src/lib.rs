@@ -72,6 +72,7 @@ mod open;
 mod opened;
 mod options;
 mod pages;
+mod parts;
 mod pins;
 mod place;
 mod read;

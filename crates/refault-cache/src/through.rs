@@ -7,7 +7,7 @@
 //! ([`crate::CachedFile::reload`]). So no sync says that something is durable which is not.
 //!
 //! Invariants: a page has its flag ([`crate::pages`]) only if it is listed here and its frame has had its contents
-//! since; everything is under the engine's lock. Cost: some 110 bytes per page written since the last sync, for twice as
+//! since; everything is under the engine's lock. Cost: some 160 bytes per page written since the last sync, for twice as
 //! many pages as there are frames at most (beyond these, spans of pages are remembered, with the gaps between them if
 //! there are too many); O(log n) per page written.
 
@@ -18,6 +18,7 @@ use std::ops::Range;
 use refault_store::PAGE_SIZE;
 
 use crate::dirty::At;
+use crate::parts::Parts;
 use crate::spans::Spans;
 
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -49,6 +50,8 @@ pub(crate) struct Listed {
     /// The numbers of its first and last writes.
     pub(crate) first: u64,
     pub(crate) last: u64,
+    /// What was written of it.
+    pub(crate) parts: Parts,
 }
 
 pub(crate) struct Through {
@@ -88,6 +91,7 @@ impl Through {
     pub(crate) fn written(&mut self, new: Listed, is_kept: impl Fn(At) -> bool) {
         let listed = self.pages.entry(new.at).or_insert(new);
         (listed.first, listed.last) = (listed.first.min(new.first), new.last);
+        listed.parts = listed.parts.and(new.parts);
         if self.pages.len() <= self.most {
             return;
         }
@@ -152,10 +156,10 @@ impl Through {
         taken
     }
 
-    /// A page is dirty now, and its frame has all that was written to it. Returns the number of the first write, if it
-    /// is not durable.
-    pub(crate) fn supersede(&mut self, at: At) -> Option<u64> {
-        self.pages.remove(&at).map(|listed| listed.first)
+    /// A page is dirty now, and its frame has all that was written to it. Returns what was listed of it, if it is not
+    /// durable.
+    pub(crate) fn supersede(&mut self, at: At) -> Option<Listed> {
+        self.pages.remove(&at)
     }
 
     /// It could not. Returns all pages that were listed: the caller knows which of them are kept.

@@ -6,10 +6,13 @@
 //! because the frames belong to readers until the device has answered. A page that is written in part is taken from its
 //! frame or read before. Written pages are admitted: what is written is likely to be read.
 //!
-//! A file that ends within a page is written in whole pages and cut to its length again; writes that touch its end
-//! follow each other, so that none cuts off what another added.
+//! Of a page that is written in part those bytes alone go to the file ([`crate::parts`]), so that what another program
+//! has put beside them stays, and the file is never made shorter. Where what is below takes whole pages only
+//! ([`Backing::takes_any_bytes`]), it is cut to its length again; writes that touch its end follow each other, so that none
+//! cuts off what another added.
 
 use std::io::{self, ErrorKind, IoSlice};
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use refault_core::PageId;
@@ -21,6 +24,7 @@ use crate::dirty::At;
 use crate::engine::Engine;
 use crate::error::{ReadError, WriteError};
 use crate::file::CachedFile;
+use crate::parts::Parts;
 use crate::write_back::Account;
 
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -31,8 +35,8 @@ const AT_ONCE: usize = 64;
 /// How a page is written.
 #[derive(Clone, Copy)]
 struct New {
-    /// All of it.
-    whole: bool,
+    /// What of it.
+    parts: Parts,
     /// All of it that is within the file.
     anew: bool,
     /// The device gets it later.
@@ -40,8 +44,8 @@ struct New {
 }
 
 impl CachedFile {
-    /// Writes at any offset and length; the file grows if need be. When this returns, the device has everything, and
-    /// readers see it; [`CachedFile::sync`] makes it durable. Writes of more than 256 KiB are written in such parts, in
+    /// Writes at any offset and length; the file grows if need be. When this returns, the device has whole pages, and the
+    /// kernel what is none, and readers see it; [`CachedFile::sync`] makes it durable. Writes of more than 256 KiB are written in such parts, in
     /// order.
     ///
     /// # Errors
@@ -67,7 +71,9 @@ impl CachedFile {
                 // Before any lock is taken: this may write pages of the same file.
                 Some(limits) => {
                     let balanced = self.shared.balance(&self.opened, limits, at_once as u32);
-                    balanced.map_err(|error| WriteError::Io { offset: at, error })?
+                    let failed = |error| WriteError::Io { offset: at, error };
+                    self.write_ragged(at / PAGE).and(self.write_ragged((at + part as u64) / PAGE)).map_err(failed)?;
+                    balanced.map_err(failed)?
                 }
             };
             self.write_part(&buffer[done..done + part], at, !waits)?;
@@ -90,6 +96,15 @@ impl CachedFile {
         drop(engine);
         self.shared.wake(pages.iter().copied());
         outcome
+    }
+
+    /// Writes what waits of a page if it is in as many parts as can be told apart.
+    fn write_ragged(&self, index: u64) -> io::Result<()> {
+        let waits = self.shared.engine().dirty.parts((self.opened.number, index));
+        match waits {
+            Some(parts) if parts.is_full() => self.shared.write_range(&self.opened, index..index + 1, u64::MAX),
+            _ => Ok(()),
+        }
     }
 
     fn take_busy(&self, first: u64, end: u64) -> Result<Vec<PageId>, ReadError> {
@@ -145,13 +160,14 @@ impl CachedFile {
         let failures = self.shared.engine().through.failures(file);
         let after = self.len().max(offset + bytes.len() as u64);
         if through {
-            if let Err(error) = self.write_through(&contents, first, after) {
-                self.refused(first, pages, failures);
+            if let Err(error) = self.write_through(&contents, first, start..end, after) {
+                self.follow_length(after);
+                self.refused(first, pages, start..end, failures);
                 return Err(failed(error));
             }
         } else if after > self.len() {
             // The file has its length at once: what lies between is a hole until it is written.
-            self.opened.backing.set_len(after).map_err(failed)?;
+            self.opened.backing.lengthen(offset.max(self.len())..after).map_err(failed)?;
         }
         // Written anew as a whole; what lies beyond the end need not be.
         let written_to = offset + bytes.len() as u64;
@@ -159,49 +175,67 @@ impl CachedFile {
         let anew = offset.div_ceil(PAGE)..ends;
         for (place, (page, contents)) in pages.iter().zip(&contents).enumerate() {
             let at = (file, first + place as u64);
-            let new = New { whole: !partial(place), anew: anew.contains(&at.1), waits: !through };
+            let parts = parts_within(start..end, place);
+            let new = New { parts, anew: anew.contains(&at.1), waits: !through };
             let put = self.put(at, *page, contents, new);
-            if through {
-                let mut engine = self.shared.engine();
+            let mut engine = self.shared.engine();
+            // What waited of a page that has left its frame, and got no other, has to be written as well.
+            if through && (put || engine.dirty.suspended(at).is_none()) {
                 if new.anew {
                     engine.through.overwritten(at);
                 }
-                engine.wrote_through(at, *page, failures);
+                engine.wrote_through(at, *page, failures, parts);
             } else if !put {
-                self.write_at_once(at, *page, contents, new, after).map_err(failed)?;
+                drop(engine);
+                let written = self.write_at_once(at, *page, contents, new, after);
+                written.inspect_err(|_| self.follow_length(after)).map_err(failed)?;
             }
         }
         self.opened.length.fetch_max(after, Ordering::AcqRel);
         Ok(())
     }
 
+    /// A write that was to make the file so long has failed: as far as it came, the file is longer, where it is not cut off.
+    fn follow_length(&self, after: u64) {
+        if after > self.len()
+            && self.opened.backing.takes_any_bytes()
+            && let Ok(bytes) = self.opened.backing.len()
+        {
+            self.opened.length.fetch_max(bytes.min(after), Ordering::AcqRel);
+        }
+    }
+
     /// What the device has of pages is unknown: the next read will tell, and a device that loses it then will be told
     /// of. What waits to be written, or to become durable, is known, and is written again.
-    fn refused(&self, first: u64, pages: &[PageId], failures: u64) {
+    fn refused(&self, first: u64, pages: &[PageId], range: Range<usize>, failures: u64) {
         let mut engine = self.shared.engine();
-        for (page, index) in pages.iter().zip(first..) {
+        for (place, (page, index)) in pages.iter().zip(first..).enumerate() {
             let at = (self.opened.number, index);
             if engine.pages.is_held(*page) {
-                engine.write_failed(at, *page);
+                engine.write_failed(at, *page, parts_within(range.clone(), place));
                 continue;
             }
             engine.forget(*page);
             if index * PAGE < self.len() {
-                engine.wrote_through(at, *page, failures);
+                engine.wrote_through(at, *page, failures, Parts::WHOLE);
             }
         }
     }
 
     /// There is no frame in which a page could wait, or be kept until it is durable: both are done now.
     fn write_at_once(&self, at: At, page: PageId, contents: &Page, new: New, length: u64) -> io::Result<()> {
-        let failures = self.shared.engine().through.failures(at.0);
-        let written = self.write_through(std::slice::from_ref(contents), at.1, length);
+        let engine = self.shared.engine();
+        let failures = engine.through.failures(at.0);
+        let parts = engine.dirty.suspended(at).map_or(new.parts, |waits| waits.and(new.parts));
+        drop(engine);
+        let mut spans = parts.spans();
+        let written = spans.try_for_each(|span| self.write_through(std::slice::from_ref(contents), at.1, span, length));
         let mut engine = self.shared.engine();
         if written.is_ok() {
             if new.anew {
                 engine.through.overwritten(at);
             }
-            engine.wrote_through(at, page, failures);
+            engine.wrote_through(at, page, failures, parts);
         } else if engine.dirty.resume(at).is_some() {
             // What it was before waited to be written.
             engine.through.lose(at);
@@ -212,13 +246,15 @@ impl CachedFile {
         self.shared.engine().through.check(at.0, at.1..at.1 + 1)
     }
 
-    /// Writes whole pages to a file that is to have a length afterwards, or its old one if that fails.
-    fn write_through(&self, contents: &[Page], first: u64, length: u64) -> io::Result<()> {
+    /// Writes a range of pages' bytes to the file; the pages as they are where it takes whole ones only, and then it is to
+    /// have a length afterwards, or its old one if that fails.
+    fn write_through(&self, contents: &[Page], first: u64, range: Range<usize>, length: u64) -> io::Result<()> {
         let backing = &*self.opened.backing;
+        if backing.takes_any_bytes() {
+            return write_range(backing, contents, first * PAGE, range);
+        }
         let end = (first + contents.len() as u64) * PAGE;
-        let end = if backing.takes_any_length() { end.min(length) } else { end };
-        let bytes = (end - first * PAGE) as usize;
-        let outcome = write_bytes(backing, &contents.iter().collect::<Vec<_>>(), bytes, first * PAGE);
+        let outcome = write_pages(backing, &contents.iter().collect::<Vec<_>>(), first * PAGE);
         let after = if outcome.is_ok() { length } else { self.len() };
         let cut = if end > after { backing.set_len(after) } else { Ok(()) };
         outcome.and(cut)
@@ -244,12 +280,13 @@ impl CachedFile {
     /// A loss of what a page was before is mended as the page becomes dirty, under the same lock: a sync that comes
     /// between would find neither.
     fn put(&self, at: At, page: PageId, contents: &Page, new: New) -> bool {
-        let New { whole: overwrites, anew, waits: dirty } = new;
+        let New { parts, anew, waits: dirty } = new;
+        let overwrites = parts.is_whole();
         let make_dirty = |engine: &mut Engine| {
             if anew {
                 engine.through.overwritten(at);
             }
-            engine.make_dirty(at, page, overwrites);
+            engine.make_dirty(at, page, parts);
         };
         let mut engine = self.shared.engine();
         engine.counts.written += 1;
@@ -296,8 +333,8 @@ impl CachedFile {
         if dirty {
             // Before it is the policy's, which could evict it.
             make_dirty(&mut engine);
-            if let Some(number) = engine.dirty.resume(at) {
-                engine.dirty.again(at, page, number);
+            if let Some((number, waits)) = engine.dirty.resume(at) {
+                engine.dirty.again(at, page, number, waits);
             }
         }
         engine.finish_fill(page, overwrites);
@@ -318,30 +355,61 @@ impl CachedFile {
     }
 }
 
-/// What `wanted` bytes in all leave of a page for it.
-fn part<'a>(pages: &[&'a Page], place: usize, wanted: usize) -> &'a [u8] {
-    &pages[place].0[..PAGE_SIZE.min(wanted.saturating_sub(place * PAGE_SIZE))]
+/// What a range of the bytes of pages has of one of them, which it touches.
+fn parts_within(range: Range<usize>, place: usize) -> Parts {
+    let start = place * PAGE_SIZE;
+    Parts::of(range.start.saturating_sub(start)..(range.end - start).min(PAGE_SIZE))
 }
 
-/// So many bytes of pages.
-pub(crate) fn io_slices<'a>(pages: &[&'a Page], wanted: usize) -> Vec<IoSlice<'a>> {
-    (0..wanted.div_ceil(PAGE_SIZE)).map(|place| IoSlice::new(part(pages, place, wanted))).collect()
+pub(crate) fn io_slices<'a>(pages: &[&'a Page]) -> Vec<IoSlice<'a>> {
+    pages.iter().map(|page| IoSlice::new(&page.0)).collect()
 }
 
-/// Writes pages, of the last one as much as `wanted` bytes in all leave for it.
-pub(crate) fn write_bytes(backing: &dyn Backing, pages: &[&Page], wanted: usize, offset: u64) -> io::Result<()> {
-    let slices = io_slices(pages, wanted);
+/// Writes whole pages.
+pub(crate) fn write_pages(backing: &dyn Backing, pages: &[&Page], offset: u64) -> io::Result<()> {
+    let (slices, wanted) = (io_slices(pages), pages.len() * PAGE_SIZE);
     let mut done = retried(|| backing.write(&slices, offset))?;
     let mut fruitless = 0;
     while done < wanted {
         let from = done / 512 * 512;
-        let page = &part(pages, from / PAGE_SIZE, wanted)[from % PAGE_SIZE..];
+        let page = &pages[from / PAGE_SIZE].0[from % PAGE_SIZE..];
         let written = retried(|| backing.write(&[IoSlice::new(page)], offset + from as u64))?;
         fruitless = if from + written > done { 0 } else { fruitless + 1 };
         if written == 0 || fruitless > 8 {
             return Err(ErrorKind::WriteZero.into());
         }
         done = from + written;
+    }
+    Ok(())
+}
+
+/// Writes a range of the bytes of pages that begin at an offset, and no others: whole pages together, and before and after
+/// them parts of pages.
+fn write_range(backing: &dyn Backing, pages: &[Page], offset: u64, range: Range<usize>) -> io::Result<()> {
+    let (first, end) = (range.start.div_ceil(PAGE_SIZE), range.end / PAGE_SIZE);
+    let part = |page: usize, span: Range<usize>| {
+        write_part(backing, &pages[page].0[span.clone()], offset + (page * PAGE_SIZE + span.start) as u64)
+    };
+    if first > end {
+        return part(end, range.start % PAGE_SIZE..range.end % PAGE_SIZE);
+    }
+    if !range.start.is_multiple_of(PAGE_SIZE) {
+        part(first - 1, range.start % PAGE_SIZE..PAGE_SIZE)?;
+    }
+    if first < end {
+        write_pages(backing, &pages[first..end].iter().collect::<Vec<_>>(), offset + (first * PAGE_SIZE) as u64)?;
+    }
+    if range.end.is_multiple_of(PAGE_SIZE) { Ok(()) } else { part(end, 0..range.end % PAGE_SIZE) }
+}
+
+/// Writes bytes to what takes them at any place.
+pub(crate) fn write_part(backing: &dyn Backing, bytes: &[u8], offset: u64) -> io::Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match retried(|| backing.write(&[IoSlice::new(&bytes[done..])], offset + done as u64))? {
+            0 => return Err(ErrorKind::WriteZero.into()),
+            written => done += written,
+        }
     }
     Ok(())
 }

@@ -22,9 +22,10 @@ use crate::backing::Piece;
 use crate::dirty::Limits;
 use crate::engine::Engine;
 use crate::opened::Opened;
+use crate::parts::Parts;
 use crate::refusal::PAUSE;
 use crate::shared::Shared;
-use crate::write::{io_slices, write_bytes};
+use crate::write::{io_slices, write_pages, write_part};
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
@@ -71,6 +72,14 @@ struct Run {
     /// The first one's place in the file.
     start: u64,
     pages: Vec<(PageId, Frame)>,
+    /// What is to be written of each: of a page that is not written whole there is no other.
+    parts: Parts,
+}
+
+impl Run {
+    fn bytes(&self) -> usize {
+        self.pages.len() * PAGE_SIZE
+    }
 }
 
 /// What [`Shared::begin_runs`] has begun.
@@ -122,32 +131,50 @@ impl Shared {
         // SAFETY: the pages are being written: they are not evicted, and who wants to change one waits.
         let page = |(_, frame): &(PageId, Frame)| unsafe { self.buffers.page(*frame) };
         let pages: Vec<Vec<&Page>> = runs.iter().map(|run| run.pages.iter().map(page).collect()).collect();
+        let backing = &*file.backing;
         // The end of the file does not change meanwhile.
-        let (length, to_the_byte) = (file.len(), file.backing.takes_any_length());
-        let bytes = |run: &Run| {
-            let (start, pages) = (run.start * PAGE, run.pages.len() * PAGE_SIZE);
-            if to_the_byte { pages.min(length.saturating_sub(start) as usize) } else { pages }
-        };
-        let pieces: Vec<Piece<'_>> =
-            runs.iter().zip(&pages).map(|(run, pages)| (io_slices(pages, bytes(run)), run.start * PAGE)).collect();
-        let written = file.backing.write_many(&pieces);
+        let length = file.len();
+        let whole = || runs.iter().zip(&pages).filter(|(run, _)| run.parts.is_whole());
+        let pieces: Vec<Piece<'_>> = whole().map(|(run, pages)| (io_slices(pages), run.start * PAGE)).collect();
+        let written = if pieces.is_empty() { Vec::new() } else { backing.write_many(&pieces) };
         let finish = |((run, pages), outcome): ((&Run, &Vec<&Page>), io::Result<usize>)| {
-            let (start, bytes) = (run.start * PAGE, bytes(run));
+            let (start, bytes) = (run.start * PAGE, run.bytes());
             match outcome {
                 Ok(written) if written == bytes => {}
                 // What fell short is written once more, and what a signal has interrupted.
-                Ok(_) => write_bytes(&*file.backing, pages, bytes, start)?,
-                Err(error) if is_momentary(&error) => write_bytes(&*file.backing, pages, bytes, start)?,
+                Ok(_) => write_pages(backing, pages, start)?,
+                Err(error) if is_momentary(&error) => write_pages(backing, pages, start)?,
                 Err(error) => return Err(error),
             }
-            if start + bytes as u64 > length { file.backing.set_len(length) } else { Ok(()) }
+            let is_beyond = start + bytes as u64 > length && !backing.takes_any_bytes();
+            if is_beyond { backing.set_len(length) } else { Ok(()) }
         };
-        runs.iter().zip(&pages).zip(written).map(finish).collect()
+        let mut finished = whole().zip(written).map(finish);
+        let parts = |(run, pages): (&Run, &Vec<&Page>)| {
+            let write = |span: Range<usize>| {
+                write_part(backing, &pages[0].0[span.clone()], run.start * PAGE + span.start as u64)
+            };
+            run.parts.spans().try_for_each(write)
+        };
+        let mut outcomes = Vec::with_capacity(runs.len());
+        for (run, pages) in runs.iter().zip(&pages) {
+            outcomes.push(match run.parts.is_whole() {
+                true => finished.next().expect("invariant: each whole run is a piece"),
+                false => parts((run, pages)),
+            });
+        }
+        outcomes
     }
 
     /// Marks runs as being written.
     fn begin_runs(&self, file: &Opened, mut range: Range<u64>, until: u64, busy: Busy, has_tail: bool) -> Begun {
         let (mut runs, mut pages): (Vec<Run>, usize) = (Vec::new(), 0);
+        let is_exact = file.backing.takes_any_bytes();
+        // A write that was refused may have been to make the file longer.
+        let within_file = |index: u64, parts: Parts| {
+            let left = file.len().saturating_sub(index * PAGE);
+            if left < PAGE { parts.up_to(left as usize) } else { parts }
+        };
         let mut engine = self.engine();
         while pages < MAX_TOGETHER
             && let Some((start, entry)) = engine.dirty.first(file.number, range.clone())
@@ -162,12 +189,15 @@ impl Shared {
                     Busy::Skip => range.start = start + 1,
                 }
             } else {
-                let mut run = Run { start, pages: Vec::new() };
+                let parts = if is_exact { within_file(start, entry.parts) } else { Parts::WHOLE };
+                let mut run = Run { start, pages: Vec::new(), parts };
                 let mut next = start;
                 while pages + run.pages.len() < MAX_TOGETHER
                     && next < range.end
+                    && (next == start || parts.is_whole())
                     && let Some((_, entry)) = engine.dirty.first(file.number, next..next + 1)
                     && !engine.pages.is_busy(entry.page)
+                    && (next == start || !is_exact || within_file(next, entry.parts).is_whole())
                 {
                     run.pages.push((entry.page, engine.frame(entry.page)));
                     next += 1;

@@ -215,7 +215,7 @@ impl Backing for Fixed {
         self.0.write(from, offset)
     }
 
-    fn takes_any_length(&self) -> bool {
+    fn takes_any_bytes(&self) -> bool {
         true
     }
 
@@ -243,7 +243,7 @@ fn is_written_to_its_end(file: &CachedFile, read_all: impl Fn() -> Vec<u8>) {
 #[test]
 fn a_device_is_written_to_its_end_that_lies_within_a_page() {
     for options in [None, Some(WriteBack::default())] {
-        let memory = Memory::with(vec![0; SECTORS as usize]);
+        let memory = Memory::exact(vec![0; SECTORS as usize]);
         let cache = PageCache::new(&CacheOptions { write_back: options, ..CacheOptions::default() }).expect("a cache");
         let file = cache.attach(Box::new(Fixed(memory.clone()))).expect("opens");
         is_written_to_its_end(&file, || memory.bytes.lock().unwrap().clone());

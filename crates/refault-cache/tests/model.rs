@@ -83,10 +83,11 @@ proptest! {
         keep in prop_oneof![Just(None), Just(Some(0.0)), Just(Some(0.1)), Just(Some(0.5))],
         short in prop_oneof![Just(0u64), Just(3)],
         write_back in any::<bool>(),
+        exact in any::<bool>(),
         compressed in prop_oneof![Just(None), Just(Some(0.3)), Just(Some(0.6))],
         ops in proptest::collection::vec(op(), 1..120),
     ) {
-        let memory = Memory::with(contents());
+        let memory = if exact { Memory::exact(contents()) } else { Memory::with(contents()) };
         memory.faults.short.store(short, Ordering::Relaxed);
         let mut model = contents();
         let options = CacheOptions {

@@ -25,6 +25,8 @@ pub struct Medium {
     pub refused: u64,
     pub syncs: u64,
     pub random: u64,
+    /// It takes bytes at any place.
+    pub exact: bool,
 }
 
 #[derive(Clone, Default)]
@@ -75,12 +77,19 @@ impl Backing for Device {
         let size = medium.current.len().max(end);
         medium.current.resize(size, 0);
         medium.current[offset as usize..end].copy_from_slice(&bytes[..done]);
-        for (number, sector) in bytes[..done].chunks(SECTOR).enumerate() {
-            let place = offset as usize / SECTOR + number;
-            medium.pending.entry(place).or_default().push(sector.try_into().expect("whole sectors"));
+        assert!(medium.exact || (offset.is_multiple_of(SECTOR as u64) && done.is_multiple_of(SECTOR)));
+        for place in offset as usize / SECTOR..end.div_ceil(SECTOR) {
+            let mut sector = [0; SECTOR];
+            let there = SECTOR.min(medium.current.len() - place * SECTOR);
+            sector[..there].copy_from_slice(&medium.current[place * SECTOR..][..there]);
+            medium.pending.entry(place).or_default().push(sector);
         }
         medium.refused += u64::from(medium.fail_writes);
         if medium.fail_writes { Err(io::Error::from_raw_os_error(28)) } else { Ok(done) }
+    }
+
+    fn takes_any_bytes(&self) -> bool {
+        self.0.lock().unwrap().exact
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -114,9 +123,15 @@ impl Backing for Device {
     }
 }
 
-/// A device of so many pages, each full of a number of its own.
+/// A device of so many pages, each full of a number of its own; one with an odd seed takes bytes at any place.
 pub fn device(seed: u64, pages: usize) -> Device {
     let bytes: Vec<u8> = (0..pages * PAGE).map(|at| (at / 4096 * 7) as u8).collect();
-    let medium = Medium { durable: bytes.clone(), current: bytes, random: seed << 32, ..Medium::default() };
+    let medium = Medium {
+        durable: bytes.clone(),
+        current: bytes,
+        random: seed << 32,
+        exact: seed % 2 == 1,
+        ..Medium::default()
+    };
     Device(Arc::new(Mutex::new(medium)))
 }

@@ -25,6 +25,7 @@ pub const KIB: u64 = 1024;
 pub struct Memory {
     pub bytes: Arc<Mutex<Vec<u8>>>,
     pub faults: Arc<Faults>,
+    pub exact: bool,
 }
 
 /// A file that takes no memory: what reads bring is made up, and what is written is forgotten.
@@ -93,7 +94,12 @@ fn broken() -> io::Error {
 
 impl Memory {
     pub fn with(bytes: Vec<u8>) -> Memory {
-        Memory { bytes: Arc::new(Mutex::new(bytes)), faults: Arc::default() }
+        Memory { bytes: Arc::new(Mutex::new(bytes)), faults: Arc::default(), exact: false }
+    }
+
+    /// One that takes bytes at any place.
+    pub fn exact(bytes: Vec<u8>) -> Memory {
+        Memory { exact: true, ..Memory::with(bytes) }
     }
 }
 
@@ -125,7 +131,8 @@ impl Backing for Memory {
     fn write(&self, from: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
         self.faults.sleep();
         self.faults.writes.fetch_add(1, Ordering::Relaxed);
-        assert!(offset.is_multiple_of(512) && from.iter().all(|slice| slice.len().is_multiple_of(512)));
+        let in_sectors = offset.is_multiple_of(512) && from.iter().all(|slice| slice.len().is_multiple_of(512));
+        assert!(in_sectors || self.exact);
         if self.faults.strikes(&self.faults.failing_writes) {
             return Err(broken());
         }
@@ -145,6 +152,10 @@ impl Backing for Memory {
             }
         }
         if torn { Err(broken()) } else { Ok(at - offset as usize) }
+    }
+
+    fn takes_any_bytes(&self) -> bool {
+        self.exact
     }
 
     fn sync(&self) -> io::Result<()> {
