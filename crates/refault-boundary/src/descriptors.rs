@@ -3,7 +3,10 @@
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use refault_linux::calls::{SYS_close_range, SYS_fstat, SYS_getrlimit, SYS_newfstatat, SYS_open, SYS_statx};
+use refault_linux::calls::{
+    SYS_close_range, SYS_dup2, SYS_dup3, SYS_fstat, SYS_fstatfs, SYS_getrlimit, SYS_newfstatat, SYS_open, SYS_statx,
+};
+use refault_linux::errno::{EMFILE, ENFILE};
 use refault_paging::sys::{self, nr};
 
 use crate::frame;
@@ -15,9 +18,9 @@ static OWN: [AtomicI32; MAX_OWN] = [const { AtomicI32::new(-1) }; MAX_OWN];
 /// The lowest of them: most numbers are not looked for further.
 static LOWEST: AtomicI32 = AtomicI32::new(i32::MAX);
 
-/// Whether a call failed because this process, or the machine, may have no more descriptors: EMFILE, ENFILE.
+/// Whether a call failed because this process, or the machine, may have no more descriptors.
 pub(crate) fn are_lacking(error: isize) -> bool {
-    matches!(error, -24 | -23)
+    matches!(error, EMFILE | ENFILE)
 }
 
 /// Moves a descriptor of the agent's to a high number and keeps it from the program. Returns the new number, or the
@@ -80,9 +83,19 @@ pub(crate) fn is_own(descriptor: usize) -> bool {
     number >= LOWEST.load(Ordering::Relaxed) && OWN.iter().any(|own| own.load(Ordering::Relaxed) == number)
 }
 
+/// Whether a call closes, copies, replaces or asks about a descriptor of the agent's.
+pub(crate) fn is_about_own(number: usize, arguments: [usize; 6]) -> bool {
+    let [a, b, ..] = arguments;
+    match number {
+        SYS_fstat | SYS_newfstatat | SYS_statx => asks_about_own(number, arguments),
+        SYS_dup2 | SYS_dup3 => is_own(a) || is_own(b),
+        _ => is_own(a),
+    }
+}
+
 /// Whether a call asks about a file by a number that is the agent's: `fstat`, and `newfstatat` and `statx` without a
 /// path.
-pub(crate) fn asks_about_own(number: usize, [descriptor, path, third, fourth, ..]: [usize; 6]) -> bool {
+fn asks_about_own(number: usize, [descriptor, path, third, fourth, ..]: [usize; 6]) -> bool {
     const EMPTY_PATH: usize = 0x1000;
     let flags = if number == SYS_statx { third } else { fourth };
     is_own(descriptor)
@@ -92,11 +105,10 @@ pub(crate) fn asks_about_own(number: usize, [descriptor, path, third, fourth, ..
 
 /// Whether a descriptor is of a folder of `/proc`, which may list the agent's. Cost: a system call.
 pub(crate) fn is_folder_of_proc(descriptor: usize) -> bool {
-    const FSTATFS: usize = 138;
     const PROC: u64 = 0x9fa0;
     let mut status = [0u64; 15];
     // SAFETY: fstatfs writes 120 bytes.
-    let error = unsafe { sys::call(FSTATFS, [descriptor, status.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    let error = unsafe { sys::call(SYS_fstatfs, [descriptor, status.as_mut_ptr() as usize, 0, 0, 0, 0]) };
     error == 0 && status[0] == PROC
 }
 

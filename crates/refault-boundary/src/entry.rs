@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use refault_linux::calls::SYS_prctl;
+use refault_linux::options::PR_SET_SYSCALL_USER_DISPATCH;
 use refault_paging::lock::{Held, Lock};
 use refault_paging::tree::MAKE_ROOM;
 use refault_paging::{Engine, Outcome, Shared, sys};
@@ -106,7 +107,7 @@ pub(crate) fn is_own_code(address: usize) -> bool {
 pub(crate) fn dispatch_on() -> isize {
     let (start, end) = (CODE[0].load(Ordering::Relaxed), CODE[1].load(Ordering::Relaxed));
     // SAFETY: changes how this thread's calls are made.
-    unsafe { sys::call(SYS_prctl, [59, 1, start, end - start, 0, 0]) }
+    unsafe { sys::call(SYS_prctl, [PR_SET_SYSCALL_USER_DISPATCH, 1, start, end - start, 0, 0]) }
 }
 
 /// This thread's calls go to the kernel unseen.
@@ -114,7 +115,7 @@ pub(crate) fn dispatch_off(thread: &mut Thread) {
     crate::fast::turn_off();
     thread.is_dispatched = false;
     // SAFETY: changes how this thread's calls are made.
-    unsafe { sys::call(SYS_prctl, [59, 0, 0, 0, 0, 0]) };
+    unsafe { sys::call(SYS_prctl, [PR_SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0, 0]) };
 }
 
 /// Brings the managed part of a range in for the call in progress, and keeps it there until [`release`].
@@ -191,7 +192,7 @@ fn make_room(thread: &mut Thread, context: &mut Context) {
     if is_over && context.registers[register::RAX] as i64 == EINTR {
         let number = context.registers[if window.is_gate { register::R14 } else { register::RBX }];
         if !window.is_gate {
-            crate::calls::again(thread, context, number as usize);
+            crate::holding::again(thread, context, number as usize);
         }
         context.registers[register::RIP] = window.call as u64;
         context.registers[register::RAX] = number;

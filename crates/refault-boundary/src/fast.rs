@@ -23,14 +23,15 @@ use std::arch::x86_64::{__cpuid, __cpuid_count};
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use refault_linux::calls::{SYS_brk, SYS_madvise, SYS_mmap, SYS_rt_sigaction, SYS_rt_sigprocmask};
+use refault_linux::calls::{SYS_arch_prctl, SYS_rt_sigaction, SYS_rt_sigprocmask};
+use refault_linux::options::ARCH_SET_GS;
 use refault_paging::sys;
 
-use crate::entry;
 use crate::frame::{ARGUMENTS, Context, Info, register};
 use crate::signals::{self, ALWAYS_OPEN, bit};
-use crate::sites;
+use crate::table::{self, By};
 use crate::thread::{BLOCK, Remade, TOP, Thread};
+use crate::{entry, holding, sites};
 
 /// The agent works, before or after the call.
 const BEFORE: u32 = 1;
@@ -39,9 +40,6 @@ const CALL: u32 = 2;
 const AFTER: u32 = 3;
 const EFAULT: i64 = -14;
 const EINTR: i64 = -4;
-const ARCH_PRCTL: usize = 158;
-pub(crate) const ARCH_SET_GS: usize = 0x1001;
-pub(crate) const ARCH_GET_GS: usize = 0x1004;
 /// The parts of a thread's extended state that compiled code changes: SSE, AVX and AVX-512.
 const VECTOR_PARTS: u32 = 0xe6;
 /// Bytes of them at most, in the compacted form.
@@ -256,7 +254,7 @@ unsafe extern "C" {
 pub(crate) fn install(thread: &Thread) {
     let block = std::ptr::from_ref(thread) as usize & !(BLOCK - 1);
     // SAFETY: the program does not use the register; if it begins to, `turn_off` is called.
-    unsafe { sys::call(ARCH_PRCTL, [ARCH_SET_GS, block, 0, 0, 0, 0]) };
+    unsafe { sys::call(SYS_arch_prctl, [ARCH_SET_GS, block, 0, 0, 0, 0]) };
 }
 
 /// Patched sites may come here.
@@ -281,13 +279,13 @@ const SERVED: i32 = -1;
 
 /// Whether a call may be made from a patched site, by its number alone.
 pub(crate) fn is_frequent(number: usize) -> bool {
-    is_served(number) || crate::calls::is_plain(number, [0; 6])
+    is_served(number) || table::of(number).is_some_and(|row| row.jumps)
 }
 
-/// The calls that the agent serves itself, and that need nothing of the interrupted program but its mask: `rt_sigaction`,
-/// `rt_sigprocmask`; `mmap`, `mprotect`, `munmap`, `brk`, `madvise`.
+/// The calls that the agent serves itself, and that need nothing of the interrupted program but its mask: actions, mask
+/// and mappings.
 fn is_served(number: usize) -> bool {
-    matches!(number, SYS_rt_sigaction | SYS_rt_sigprocmask | SYS_mmap..=SYS_brk | SYS_madvise)
+    table::of(number).is_some_and(|row| matches!(row.by, By::Actions | By::Mask | By::Mapping))
 }
 
 /// Before the call.
@@ -308,12 +306,10 @@ extern "C" fn before(thread: &mut Thread) -> i32 {
         thread.fast.result = result as i64;
         return SERVED;
     }
-    if !crate::calls::is_plain(number, arguments) {
-        return BY_STUB;
-    }
+    let Some(row) = crate::calls::plain_row(number, arguments) else { return BY_STUB };
     entry::follow_the_budget();
     (thread.was_asked, thread.remade) = (false, Remade::No);
-    if !crate::calls::hold_for(thread, number, arguments) {
+    if !holding::prepare_plain(thread, row, arguments) {
         return BY_STUB;
     }
     let is_looked_at = crate::memory_files::may_open(number);
@@ -352,7 +348,7 @@ extern "C" fn after(thread: &mut Thread) -> u32 {
 /// Whether the call is to be made again, for a page of it was out.
 fn lacked_memory(thread: &mut Thread, result: i64) -> bool {
     let (number, arguments) = (thread.fast.number, thread.fast.arguments);
-    result == EFAULT && crate::calls::lacked_memory(thread, number, arguments)
+    result == EFAULT && holding::lacked_memory(thread, number, arguments)
 }
 
 /// A caught call has come, perhaps one that began here. True if it is made already.
@@ -405,7 +401,7 @@ pub(crate) fn make_room(thread: &mut Thread, context: &mut Context) -> bool {
         thread.fast.detour = 1;
     }
     if is_over && result == EINTR {
-        crate::calls::again(thread, context, thread.fast.number);
+        holding::again(thread, context, thread.fast.number);
         context.registers[register::RIP] = refault_fast_call as *const () as u64;
         context.registers[register::RAX] = thread.fast.number as u64;
     }

@@ -23,6 +23,7 @@ mod execution;
 mod fast;
 mod frame;
 mod heap;
+mod holding;
 mod locks;
 mod mappings;
 mod memory_calls;
@@ -41,6 +42,7 @@ mod settings;
 mod signals;
 mod sites;
 mod start;
+mod table;
 mod thread;
 mod tracing;
 #[cfg(not(test))]

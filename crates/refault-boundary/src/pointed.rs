@@ -1,5 +1,7 @@
-//! Memory that a call's arguments lead to by way of a structure: `ioctl`, and all else of which the table says nothing.
+//! Requests of `ioctl` that change what is managed, and filters of system calls that cannot be.
 
+use refault_linux::calls::{SYS_prctl, SYS_seccomp};
+use refault_linux::options::{PR_SET_SECCOMP, SECCOMP_MODE_FILTER, SECCOMP_SET_MODE_FILTER, SECCOMP_SET_MODE_STRICT};
 use refault_paging::PAGE;
 
 use crate::calls::plain;
@@ -18,10 +20,6 @@ const REGISTER: u32 = 0xc020_aa00;
 const COPY: u32 = 0xc028_aa03;
 /// `UFFDIO_MOVE`: to, from, bytes.
 const MOVE: u32 = 0xc028_aa05;
-/// Words of a structure that are looked at.
-const WORDS: usize = 64;
-/// Bytes that are held where a word of a structure points to.
-const EACH: usize = 16 * PAGE;
 
 /// Holds what a request reads and writes beside its own structure, where the kernel would not say EFAULT and nothing
 /// else for a page that is missing. What the program registers with a userfaultfd of its own, and what it moves by
@@ -53,18 +51,24 @@ pub(crate) fn is_refused(request: usize, structure: usize) -> bool {
     request as u32 == API && frame::read::<[u64; 2]>(structure).is_some_and(|[_, features]| features & EVENTS != 0)
 }
 
+/// Whether a call sets a filter of system calls.
+pub(crate) fn sets_filter(number: usize, [what, ..]: [usize; 6]) -> bool {
+    match number {
+        SYS_prctl => what == PR_SET_SECCOMP,
+        SYS_seccomp => matches!(what, SECCOMP_SET_MODE_STRICT | SECCOMP_SET_MODE_FILTER),
+        _ => false,
+    }
+}
+
 /// What the kernel says to a filter (`prctl(PR_SET_SECCOMP)`, `seccomp`) of which not all is there: programs find out that
 /// way whether there are filters. `None` if there is one, or none is needed.
 pub(crate) fn refused_filter(number: usize, mut arguments: [usize; 6]) -> Option<isize> {
-    const PRCTL: usize = 157;
-    const FILTER_BY_PRCTL: usize = 2;
-    const FILTER: usize = 1;
     const MAX_LENGTH: usize = 4096;
     const INSTRUCTION: usize = 8;
     /// No program has anything there.
     const NOWHERE: usize = usize::MAX & !(PAGE - 1);
-    let kind = if number == PRCTL { FILTER_BY_PRCTL } else { FILTER };
-    if arguments[usize::from(number == PRCTL)] != kind {
+    let kind = if number == SYS_prctl { SECCOMP_MODE_FILTER } else { SECCOMP_SET_MODE_FILTER };
+    if arguments[usize::from(number == SYS_prctl)] != kind {
         return None;
     }
     let Some([length, code]) = frame::read::<[usize; 2]>(arguments[2]) else {
@@ -88,21 +92,6 @@ fn let_go(start: usize, bytes: usize) {
         let mut paging = entry::paging();
         if paging.manages(start, bytes) {
             paging.let_go(start, bytes);
-        }
-    }
-}
-
-/// Holds what the words of the structures at a call's arguments point to, `most` bytes in all: for a call that has
-/// said EFAULT.
-pub(crate) fn hold_all(thread: &mut Thread, arguments: [usize; 6], most: usize) {
-    let mut left = most;
-    for argument in arguments.into_iter().filter(|argument| (4096..1 << 47).contains(argument)) {
-        for index in 0..WORDS {
-            let Some(word) = frame::read::<usize>(argument.wrapping_add(index * size_of::<usize>())) else { break };
-            let end = entry::paging().range(word).map_or(word, |(_, end, _)| end);
-            let bytes = EACH.min(end - word).min(left);
-            entry::hold(thread, word, bytes, true);
-            left -= bytes;
         }
     }
 }

@@ -12,6 +12,7 @@
 use std::sync::atomic::Ordering;
 
 use refault_linux::calls::{SYS_rt_sigaction, SYS_rt_sigpending, SYS_rt_sigprocmask, SYS_rt_tgsigqueueinfo};
+use refault_linux::errno::EFAULT;
 use refault_paging::lock::{Held, Lock};
 use refault_paging::sys;
 
@@ -345,9 +346,8 @@ pub(crate) fn arrive(thread: &mut Thread, info: &Info, context: &mut Context) {
     let registers = &outer.context.registers;
     let number = registers[register::RAX] as usize;
     let arguments = frame::ARGUMENTS.map(|place| registers[place] as usize);
-    let again = result.is_some_and(|result| {
-        !thread.is_of_32_bits && result as i64 == -14 && crate::calls::lacked_memory(thread, number, arguments)
-    });
+    let is_missing = |result: u64| !thread.is_of_32_bits && result as isize == EFAULT;
+    let again = result.is_some_and(is_missing) && crate::holding::lacked_memory(thread, number, arguments);
     crate::entry::release(thread);
     if let Some(result) = result.filter(|_| !thread.is_of_32_bits) {
         crate::memory_files::was_made(number, arguments, result as isize);

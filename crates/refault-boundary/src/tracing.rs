@@ -10,6 +10,7 @@
 
 use std::mem::offset_of;
 
+use refault_linux::calls::{SYS_ptrace, SYS_waitid};
 use refault_paging::sys;
 
 use crate::calls::plain;
@@ -17,10 +18,6 @@ use crate::entry::paging;
 use crate::frame::{self, Context, register};
 use crate::thread::Thread;
 use crate::{fast, heap, signals};
-
-/// `ptrace`.
-pub(crate) const PTRACE: usize = 101;
-const WAITID: usize = 247;
 
 const GET_REGISTERS: usize = 12;
 const ATTACH: usize = 16;
@@ -58,20 +55,20 @@ const PLACES: [(usize, usize); 18] = [
 pub(crate) fn serve(arguments: [usize; 6]) -> isize {
     let [request, traced, which, data, ..] = arguments;
     if !sys::shares_memory(traced as i32, sys::process_id()) {
-        return plain(PTRACE, arguments);
+        return plain(SYS_ptrace, arguments);
     }
     match request {
         ATTACH => attach(arguments),
         GET_REGISTERS => shown(arguments, data, WORDS),
         GET_REGISTER_SET if which == GENERAL => {
-            let result = plain(PTRACE, arguments);
+            let result = plain(SYS_ptrace, arguments);
             match frame::read::<sys::Range>(data) {
                 Some(set) if result == 0 => show(set.start, set.bytes / size_of::<u64>()),
                 _ => {}
             }
             result
         }
-        _ => plain(PTRACE, arguments),
+        _ => plain(SYS_ptrace, arguments),
     }
 }
 
@@ -87,16 +84,16 @@ fn attach(arguments: [usize; 6]) -> isize {
     let blocks = Thread::stand_still();
     let actions = signals::stand_still();
     let heap = heap::stand_still();
-    let result = plain(PTRACE, arguments);
+    let result = plain(SYS_ptrace, arguments);
     if result == 0 {
-        plain(WAITID, [ONE, arguments[1], 0, STOPPED_OR_ENDED, 0, 0]);
+        plain(SYS_waitid, [ONE, arguments[1], 0, STOPPED_OR_ENDED, 0, 0]);
     }
     drop((heap, actions, blocks, paging));
     result
 }
 
 fn shown(arguments: [usize; 6], at: usize, words: usize) -> isize {
-    let result = plain(PTRACE, arguments);
+    let result = plain(SYS_ptrace, arguments);
     if result == 0 {
         show(at, words);
     }

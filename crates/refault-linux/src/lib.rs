@@ -18,6 +18,7 @@ pub mod calls;
 pub mod clone;
 pub mod errno;
 pub mod i386;
+pub mod options;
 
 /// Names and numbers of calls: a constant of each, all of them in order, and the name of a number.
 macro_rules! names {

@@ -59,7 +59,7 @@ const fn usual(name: &'static str, source: &'static str, arguments: &'static [&'
 }
 
 /// All of them.
-pub const PROBES: [Probe; 73] = [
+pub const PROBES: [Probe; 78] = [
     usual("unmapped_memory_faults", "memory.c", &["unmapped"]),
     usual("wild_accesses_fault", "memory.c", &["wild"]),
     usual("fresh_mappings_are_zero", "memory.c", &["zero"]),
@@ -123,6 +123,11 @@ pub const PROBES: [Probe; 73] = [
     usual("a_process_reads_and_writes_itself", "doors.c", &["itself"]),
     usual("a_thread_reads_and_writes_its_process", "doors.c", &["of_thread"]),
     usual("calls_of_32_bits_are_made", "doors.c", &["gate"]),
+    Probe { setting: Setting::Root, ..usual("elements_of_maps_are_moved_once", "again.c", &["maps"]) },
+    usual("options_of_sockets_are_said_once", "again.c", &["sockets"]),
+    usual("locks_extents_and_places_of_files_are_said_once", "again.c", &["files"]),
+    usual("values_of_keys_and_semaphores_are_whole", "again.c", &["objects"]),
+    usual("sets_and_times_are_changed_once", "again.c", &["sets"]),
     usual("nothing_is_written_to_what_became_descriptor_2", "descriptors.c", &["two"]),
     usual("closing_all_by_range_loses_nothing", "descriptors.c", &["closed"]),
     usual("closing_all_by_number_loses_nothing", "descriptors.c", &["one_by_one"]),

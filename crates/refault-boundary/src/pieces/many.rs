@@ -51,7 +51,7 @@ pub(super) fn send(thread: &mut Thread, context: &mut Context, arguments: [usize
             }
             entry::hold(thread, at(sent), together * HEADER_OF_MANY, true);
             for index in sent..sent + together {
-                crate::calls::hold_message(thread, at(index), false);
+                crate::holding::hold_message(thread, at(index), false);
             }
             let part = [descriptor, at(sent), together, flags, 0, 0];
             let progress = Progress { done: sent, ..Progress::default() };
