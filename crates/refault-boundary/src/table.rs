@@ -275,4 +275,6 @@ pub(crate) fn of(number: usize) -> Option<&'static Row> {
 }
 
 #[cfg(test)]
+mod page;
+#[cfg(test)]
 mod tests;

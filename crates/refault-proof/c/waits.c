@@ -41,7 +41,8 @@ int main(int n, char **v) {
     MODE("lock") pthread_rwlock_rdlock(&s->lock);
     pthread_t t; pthread_create(&t, 0, waits, 0); usleep(100000); push_out(s, sizeof *s);
     MODE("robust") { usleep(200000); printf("owner died: %d\n", pthread_mutex_lock(&s->mutex) == EOWNERDEAD); return 0; }
-    for (int i = 0; i < 3; i++) { pthread_kill(t, SIGUSR1); usleep(30000); madvise(s, PAGE, MADV_PAGEOUT); }
+    /* Each is over before the next: two that wait are one. */
+    for (int i = 0; i < 3; i++) { pthread_kill(t, SIGUSR1); while (handled == i) usleep(1000); madvise(s, PAGE, MADV_PAGEOUT); }
     usleep(50000); push_out(s, sizeof *s);
     MODE("condition") { pthread_mutex_lock(&s->mutex); s->go = 1; pthread_cond_signal(&s->condition); pthread_mutex_unlock(&s->mutex); }
     MODE("timed") { pthread_mutex_lock(&s->mutex); s->go = 1; pthread_cond_signal(&s->condition); pthread_mutex_unlock(&s->mutex); }

@@ -20,6 +20,9 @@ const FIDEDUPERANGE: u32 = 0xc018_9436;
 const SIOCGIFCONF: u32 = 0x8912;
 /// Requests to terminals have this in their second byte: none of their structures leads on.
 const OF_TERMINALS: u32 = 0x54;
+/// Requests to a userfaultfd have this there: they name ranges whose pages are what they are about, and must stay as they
+/// are. [`crate::pointed::prepare`] has what they read.
+const OF_USERFAULTFDS: u32 = 0xaa;
 /// A structure of fewer bytes is taken for one without an address.
 const MIN_STRUCTURE: usize = 16;
 
@@ -48,7 +51,7 @@ pub(super) fn memory([_, request, structure, ..]: &[usize; 6], visit: &mut dyn F
                 visit((buffer, half(0).min(1 << 24), true));
             }
         }
-        _ if request >> 8 & 0xff == OF_TERMINALS => {}
+        _ if matches!(request >> 8 & 0xff, OF_TERMINALS | OF_USERFAULTFDS) => {}
         _ if said == 0 => led_to(*structure, UNKNOWN, visit),
         _ if said >= MIN_STRUCTURE => led_to(*structure, said, visit),
         _ => {}

@@ -116,6 +116,8 @@ fn requests_name_what_their_structures_lead_to() {
     let unknown = [7usize, 0x7000_0000, 200_000, 0];
     let at = unknown.as_ptr() as usize;
     assert_eq!(spans(SYS_ioctl, [3, 0xc020_7f01, at, 0, 0, 0])[..2], [(at, 32, true), (0x7000_0000, 200_000, true)]);
+    // What a userfaultfd is asked about stays as it is.
+    assert_eq!(spans(SYS_ioctl, [3, 0xc020_aa00, at, 0, 0, 0]), [(at, 32, true)]);
     // Of terminals none leads on.
     assert_eq!(spans(SYS_ioctl, [3, 0x5401, at, 0, 0, 0]), [(at, 4096, true)]);
 
