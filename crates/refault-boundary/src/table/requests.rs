@@ -28,10 +28,9 @@ const ADDRESSES: std::ops::Range<usize> = PAGE..1 << 47;
 pub(super) fn led_to(structure: usize, bytes: usize, visit: Visit) {
     let mut words = [0usize; WORDS];
     let mut count = 0;
-    for index in 0..WORDS.min(bytes / WORD) {
+    for (index, place) in words.iter_mut().enumerate().take(bytes / WORD) {
         let Some(word) = frame::read::<usize>(structure.wrapping_add(index * WORD)) else { break };
-        words[index] = word;
-        count = index + 1;
+        (*place, count) = (word, index + 1);
     }
     let words = &words[..count];
     // A small word may be either.
