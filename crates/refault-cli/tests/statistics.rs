@@ -233,12 +233,13 @@ fn a_pool_says_of_a_member_what_the_member_says_itself() {
     let _window = Ends(window);
     let at =
         || std::fs::read_to_string(&address).unwrap_or_default().split("http://").nth(1).map(|at| at.trim().to_owned());
-    wait_for("the window", || at().is_some_and(|at| at.ends_with('/')));
+    let written = || std::fs::read_to_string(&address).is_ok_and(|text| text.ends_with('\n'));
+    wait_for("the window", written);
     let at = at().expect("an address");
+    let (host, token) = at.split_once("/#token=").expect("a token");
     let ask = |path: &str| {
-        let host = at.trim_end_matches('/');
         let mut stream = std::net::TcpStream::connect(host).expect("it listens");
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n");
         std::io::Write::write_all(&mut stream, request.as_bytes()).expect("it reads");
         let mut answer = String::new();
         std::io::Read::read_to_string(&mut stream, &mut answer).expect("it answers");
