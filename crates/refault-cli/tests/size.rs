@@ -192,11 +192,50 @@ fn a_server_without_a_load_is_told_from_a_program_that_takes_long() {
 }
 
 #[test]
+fn a_quick_answer_takes_a_few_runs_and_says_each_as_it_is_done() {
+    if skipped(&["python3"]) {
+        return;
+    }
+    let output = size(&["--slowdown", "50%", "--format", "json", "--", "python3", "-c", GOES_THROUGH]);
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let study: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&study["thorough"], &study["measurable"]), (&Value::Bool(false), &Value::Bool(true)), "{study}");
+    // How long it takes is said before anything is run, and why; then a line for each run.
+    let lines: Vec<&str> = said.lines().map(|line| line.trim_start_matches("refault: ")).collect();
+    assert!(lines[0].contains("times as long as it takes alone") && lines[0].contains("--thorough"), "{said}");
+    let runs: Vec<&&str> = lines
+        .iter()
+        .filter(|line| ["alone: ", "with ample memory: ", "under "].iter().any(|word| line.starts_with(word)))
+        .collect();
+    assert_eq!(runs.len(), 4, "{said}");
+    // The loop goes four times through 16 MiB: less is not called enough.
+    assert!(study["needs_bytes"].as_u64().is_none_or(|needs| needs >= 16 << 20), "{study}");
+    let mut verdict = study["verdict"].as_array().expect("sentences").iter().filter_map(Value::as_str);
+    assert!(verdict.next_back().is_some_and(|last| last.contains("--thorough")), "{study}");
+}
+
+#[test]
+fn what_is_too_short_is_not_judged() {
+    if skipped(&["true"]) {
+        return;
+    }
+    let study = json(&["--budgets", "8M", "--runs", "2", "--format", "json", "--", "true"]);
+    assert_eq!(study["measurable"], false, "{study}");
+    let verdict = study["verdict"].as_array().expect("sentences");
+    assert!(
+        verdict.len() == 1 && verdict[0].as_str().is_some_and(|line| line.contains("no budget is judged")),
+        "{study}"
+    );
+}
+
+#[test]
 fn what_cannot_be_sized_is_said_in_a_line() {
     if skipped(&["sh"]) {
         return;
     }
-    let cases: [(&[&str], i32, &str); 4] = [
+    let cases: [(&[&str], i32, &str); 5] = [
+        (&["--", "true"], 1, "too short to be measured: true: it takes "),
         (&["--", "/no/such/program"], 2, "no such program: /no/such/program"),
         (&["--", "sh", "-c", "echo broken >&2; exit 4"], 1, "the program failed alone: sh -c"),
         (&["--budgets", "4K", "--", "true"], 2, "too little"),

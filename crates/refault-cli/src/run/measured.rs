@@ -43,6 +43,7 @@ pub fn run(args: &RunArgs, budgets: &BudgetList) -> Result<(), Failure> {
         runs: args.runs,
         give_up: GIVE_UP,
         records: false,
+        thorough: true,
     };
     let study = plan.carry_out(&runner, args.policy())?;
     with_output(None, |out| write::write(out, &study, Format::Table))

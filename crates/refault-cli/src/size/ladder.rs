@@ -109,8 +109,8 @@ pub struct Ladder {
     pub slowdown: f64,
     /// The program alone.
     pub alone: Row,
-    /// Under refault with all the memory there is.
-    pub ample: Row,
+    /// Under refault with all the memory there is, if it was run so.
+    pub ample: Option<Row>,
     /// Budgets, the largest first.
     pub budgets: Vec<Row>,
     /// Seconds that a page costs which is evicted and comes back, if that is known.
@@ -121,7 +121,40 @@ impl Ladder {
     /// What times are compared with: the program alone; or, if refault by itself takes more than may be lost, under
     /// refault with ample memory.
     pub fn baseline(&self) -> &Row {
-        if self.ample.longer(&self.alone).part > self.slowdown { &self.ample } else { &self.alone }
+        let is_slow = |ample: &&Row| ample.longer(&self.alone).part > self.slowdown;
+        self.ample.as_ref().filter(is_slow).unwrap_or(&self.alone)
+    }
+
+    /// What the program takes where memory is ample.
+    pub fn unlimited(&self) -> &Row {
+        self.ample.as_ref().unwrap_or(&self.alone)
+    }
+
+    /// The most that it uses where memory is ample, or would have used, in bytes.
+    pub fn peak_bytes(&self) -> Option<u64> {
+        let of_budgets = || {
+            let outcomes = self.budgets.iter().flat_map(|row| &row.outcomes);
+            outcomes.filter_map(|outcome| Some(outcome.summary?.peak_with_stored_bytes)).max()
+        };
+        self.ample.as_ref().and_then(Row::peak_bytes).or_else(of_budgets)
+    }
+
+    /// Whether what a row says of the question is beyond its noise: twice its standard error.
+    pub fn is_clear(&self, row: &Row) -> bool {
+        let longer = row.longer(self.baseline());
+        let beyond = |error: f64| (longer.part - self.slowdown).abs() > 2.0 * error;
+        row.is_given_up() || self.lost_nothing(row) || longer.standard_error.is_some_and(beyond)
+    }
+
+    /// Whether a row was measured several times, and its noise is larger than the question.
+    pub fn is_noisy(&self, row: &Row) -> bool {
+        row.outcomes.len() > 1 && !self.is_clear(row)
+    }
+
+    /// Whether more runs would change nothing: what is enough and what is too little are so beyond noise.
+    pub fn stands(&self) -> bool {
+        let clear = |row: Option<&Row>| row.is_none_or(|row| self.is_clear(row));
+        clear(self.needs()) && clear(self.too_little())
     }
 
     /// Whether a row is within what may be lost.
@@ -152,7 +185,7 @@ impl Ladder {
     pub fn row(&mut self, rung: Rung) -> &mut Row {
         match rung {
             Rung::Alone => &mut self.alone,
-            Rung::Ample(_) => &mut self.ample,
+            Rung::Ample(_) => self.ample.get_or_insert(Row { rung, outcomes: Vec::new() }),
             Rung::Budget(bytes) => {
                 let size = |row: &Row| if let Rung::Budget(bytes) = row.rung { bytes } else { 0 };
                 let at = self.budgets.partition_point(|row| size(row) > bytes);
@@ -164,10 +197,16 @@ impl Ladder {
         }
     }
 
-    /// What is run in a round: all but the budgets that were given up.
-    pub fn round(&self, number: u32) -> Vec<Rung> {
-        let budgets = self.budgets.iter().filter(|row| !row.is_given_up()).map(|row| row.rung);
-        let mut rungs: Vec<Rung> = [self.alone.rung, self.ample.rung].into_iter().chain(budgets).collect();
+    /// What is run in a round: all but the budgets that were given up; of those that are left only the two on which the
+    /// answer rests, where `decisive` says so.
+    pub fn round(&self, number: u32, decisive: bool) -> Vec<Rung> {
+        let rests = |row: &&Row| {
+            let of = [self.needs(), self.too_little()];
+            !decisive || of.into_iter().flatten().any(|one| one.rung == row.rung)
+        };
+        let budgets = self.budgets.iter().filter(|row| !row.is_given_up()).filter(rests).map(|row| row.rung);
+        let ample = self.ample.iter().map(|row| row.rung);
+        let mut rungs: Vec<Rung> = [self.alone.rung].into_iter().chain(ample).chain(budgets).collect();
         if number % 2 == 1 {
             rungs.reverse();
         }
@@ -184,7 +223,7 @@ pub fn refinement(ladder: &Ladder, least: u64, closeness: f64) -> Option<u64> {
         Rung::Budget(bytes) => Some(bytes),
         Rung::Alone | Rung::Ample(_) => None,
     };
-    let enough = ladder.needs().and_then(bytes).or(ladder.ample.peak_bytes())?;
+    let enough = ladder.needs().and_then(bytes).or(ladder.peak_bytes())?;
     let next = match ladder.too_little().and_then(bytes) {
         Some(little) if enough as f64 / little as f64 <= closeness => return None,
         Some(little) if little >= enough => return None,
@@ -215,7 +254,7 @@ mod tests {
         let mut ladder = Ladder {
             slowdown: 0.05,
             alone: row(Rung::Alone, &[1.0, 1.0]),
-            ample: row(Rung::Ample(1 << 40), &[ample]),
+            ample: Some(row(Rung::Ample(1 << 40), &[ample])),
             budgets: Vec::new(),
             seconds_per_page: None,
         };
@@ -261,6 +300,24 @@ mod tests {
         assert_eq!(refinement(&ladder(1.0, &[(100, 1.0), (95, 3.0)]), 1 << 20, 1.1), None);
         assert_eq!(refinement(&ladder(1.0, &[(100, 1.0)]), 1 << 20, 1.1), Some(50 << 20));
         assert_eq!(refinement(&ladder(1.0, &[(1, 1.0)]), 1 << 20, 1.1), None);
+    }
+
+    #[test]
+    fn noise_that_is_larger_than_the_question_is_no_finding() {
+        let mut measured = ladder(1.0, &[(100, 1.0), (50, 1.1)]);
+        assert!(!measured.stands(), "single runs say nothing of their noise");
+        let quiet = |mean: f64| row(Rung::Alone, &[mean * 0.999, mean, mean * 1.001]).outcomes;
+        measured.alone.outcomes = quiet(1.0);
+        measured.row(Rung::Budget(100 << 20)).outcomes = quiet(1.01);
+        measured.row(Rung::Budget(50 << 20)).outcomes = quiet(1.1);
+        assert!(measured.stands() && !measured.is_noisy(&measured.budgets[1]));
+        // 8.7 ± 37 % longer, of 5 % that are asked about.
+        measured.row(Rung::Budget(50 << 20)).outcomes = row(Rung::Alone, &[0.6, 1.087, 1.574]).outcomes;
+        assert!(!measured.stands() && measured.is_noisy(&measured.budgets[1]));
+        assert_eq!(measured.round(1, true).len(), 4);
+        measured.row(Rung::Budget(50 << 20)).outcomes[0].given_up = true;
+        assert!(measured.stands(), "what was ended is too little, whatever the clock says");
+        assert_eq!(measured.round(1, true), [Rung::Budget(100 << 20), Rung::Ample(1 << 40), Rung::Alone]);
     }
 
     #[test]

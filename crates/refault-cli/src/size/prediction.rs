@@ -103,11 +103,15 @@ impl Prediction {
         Some(knee.memory_pages * PAGE_BYTES)
     }
 
+    /// Pages that come back within so many seconds.
+    pub fn pages_in(&self, seconds: f64) -> f64 {
+        seconds / self.seconds_per_page.unwrap_or(ASSUMED_SECONDS_PER_PAGE)
+    }
+
     /// Budgets worth a run, for a program that takes `alone` seconds and may take the part `slowdown` more: where the
     /// prediction is at a tenth of that, at it and at four times it, and the knee. None is below `least`.
     pub fn budgets(&self, alone: f64, slowdown: f64, least: u64) -> Vec<u64> {
-        let per_page = self.seconds_per_page.unwrap_or(ASSUMED_SECONDS_PER_PAGE);
-        let allowed = alone * slowdown / per_page;
+        let allowed = self.pages_in(alone * slowdown);
         let mut budgets: Vec<u64> =
             [0.1, 1.0, 4.0].map(|times| self.bytes_for(allowed * times, least)).into_iter().collect();
         budgets.extend(self.knee_bytes());

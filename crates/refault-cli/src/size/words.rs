@@ -16,60 +16,86 @@ impl Study {
     pub fn verdict(&self) -> Vec<String> {
         let ladder = &self.ladder;
         let mut lines = Vec::new();
-        let itself = ladder.ample.longer(&ladder.alone);
+        let target = number(ladder.slowdown * 100.0);
         let alone = std::ptr::eq(ladder.baseline(), &ladder.alone);
+        if !self.is_measurable {
+            lines.push(format!(
+                "{} takes {:.1} ms alone: {target} % of that is less than runs differ by themselves, so no budget is judged.",
+                self.program,
+                ladder.alone.seconds().mean * 1000.0
+            ));
+            return lines;
+        }
         if !alone {
             lines.push(format!(
                 "refault itself takes {} even with ample memory, so times are compared with that.",
-                longer_text(itself)
+                longer_text(ladder.unlimited().longer(&ladder.alone))
             ));
         }
-        let target = number(ladder.slowdown * 100.0);
         let than = if alone { "alone" } else { "with ample memory" };
         match ladder.needs() {
-            Some(row) => {
-                let longer = row.longer(ladder.baseline());
-                let (needs, took) = (rung_text(row.rung), longer_text(longer));
-                lines.push(if longer.part <= ladder.slowdown {
-                    format!("{} needs {needs} for at most {target} % longer: {took} than {than}.", self.program)
-                } else {
-                    format!(
-                        "{} needs {needs} for at most {target} % longer: it was {took} than {than}, but nothing came back, so \
-                         that is this machine's doing and not the budget's.",
-                        self.program
-                    )
-                });
-            }
+            Some(row) => lines.push(self.needs_text(row, &target, than)),
             None => match ladder.budgets.first() {
-                Some(largest) => lines.push(format!(
-                    "{} needs more than {} for at most {target} % longer; its peak is {}.",
-                    self.program,
-                    rung_text(largest.rung),
-                    ladder.ample.peak_bytes().map_or("not known".to_owned(), bytes_text),
-                )),
+                Some(largest) => {
+                    let peak = ladder.peak_bytes().map_or("not known".to_owned(), bytes_text);
+                    let budget = rung_text(largest.rung);
+                    lines.push(format!(
+                        "{} needs more than {budget} for at most {target} % longer; its peak is {peak}.",
+                        self.program
+                    ));
+                }
                 None => lines.push(format!("{} was run under no budget.", self.program)),
             },
         }
         if let Some(row) = ladder.too_little().filter(|_| ladder.needs().is_some()) {
-            let longer = row.longer(ladder.baseline());
+            let (budget, longer) = (rung_text(row.rung), longer_text(row.longer(ladder.baseline())));
             lines.push(if row.is_given_up() {
-                format!("{} is too little: it was ended after {} times as long.", rung_text(row.rung), self.give_up)
+                format!("{budget} is too little: it was ended after {} times as long.", number(self.give_up))
+            } else if ladder.is_noisy(row) {
+                format!("Whether {budget} is too little cannot be told: {longer}, of {target} % that may be lost.")
             } else {
-                format!("{} is too little: {}.", rung_text(row.rung), longer_text(longer))
+                format!("{budget} is too little: {longer}.")
             });
         } else if let Some(row) =
             ladder.needs().filter(|row| Some(row.rung) == ladder.budgets.last().map(|row| row.rung))
         {
             lines.push(format!("{} is the smallest budget that was run: less may be enough.", rung_text(row.rung)));
         }
+        let rests = [ladder.needs(), ladder.too_little()];
+        if rests.into_iter().flatten().any(|row| ladder.is_noisy(row)) {
+            lines.push(
+                "The noise is larger than the question: run it on a quieter machine, or with more --runs.".to_owned(),
+            );
+        } else if !self.thorough {
+            lines.push(
+                "Each was run once: --thorough says how far times are off, and whether less is enough.".to_owned(),
+            );
+        }
         lines
+    }
+
+    /// What the program needs, as the smallest budget says that is enough.
+    fn needs_text(&self, row: &Row, target: &str, than: &str) -> String {
+        let longer = row.longer(self.ladder.baseline());
+        let (needs, took) = (rung_text(row.rung), longer_text(longer));
+        let program = &self.program;
+        if longer.part > self.ladder.slowdown {
+            return format!(
+                "{program} needs {needs} for at most {target} % longer: it was {took} than {than}, but nothing came back, so \
+                 that is this machine's doing and not the budget's."
+            );
+        }
+        if self.ladder.is_noisy(row) {
+            return format!("{program} may need {needs} for at most {target} % longer: {took} than {than}.");
+        }
+        format!("{program} needs {needs} for at most {target} % longer: {took} than {than}.")
     }
 
     /// Pages that the prediction says come back under a budget, and how much longer than ample memory that takes.
     pub fn predicted(&self, rung: Rung) -> Option<(f64, Option<f64>)> {
         let (Rung::Budget(bytes), Ok(prediction)) = (rung, &self.prediction) else { return None };
         let base = self.ladder.baseline().seconds().mean;
-        let ample = self.ladder.ample.seconds().mean;
+        let ample = self.ladder.unlimited().seconds().mean;
         let part = prediction.extra_seconds(bytes).map(|extra| (ample + extra) / base - 1.0);
         Some((prediction.read_back(bytes), part))
     }
@@ -78,7 +104,7 @@ impl Study {
     pub fn predicted_need(&self) -> Option<u64> {
         let prediction = self.prediction.as_ref().ok()?;
         let base = self.ladder.baseline().seconds().mean;
-        let left = base * (1.0 + self.ladder.slowdown) - self.ladder.ample.seconds().mean;
+        let left = base * (1.0 + self.ladder.slowdown) - self.ladder.unlimited().seconds().mean;
         let pages = left.max(0.0) / prediction.seconds_per_page?;
         Some(prediction.bytes_for(pages, refault_paging::MIN_PROGRAM_BYTES))
     }
@@ -121,7 +147,7 @@ impl Study {
             self.pages_reason(measured, expected),
         ));
         if let Some(predicted) = prediction.seconds_per_page.filter(|_| measured >= MIN_PAGES) {
-            let cost = (row.seconds().mean - self.ladder.ample.seconds().mean) / measured;
+            let cost = (row.seconds().mean - self.ladder.unlimited().seconds().mean) / measured;
             lines.push(format!(
                 "Each took {} µs of the program's time, predicted {}: {}.",
                 number(cost.max(0.0) * 1e6),

@@ -41,7 +41,7 @@ pub const HEADS: [&str; 8] = [
 
 /// All rows, the program alone first.
 pub fn rows(study: &Study) -> impl Iterator<Item = &Row> {
-    [&study.ladder.alone, &study.ladder.ample].into_iter().chain(&study.ladder.budgets)
+    [&study.ladder.alone].into_iter().chain(&study.ladder.ample).chain(&study.ladder.budgets)
 }
 
 /// A row as the table shows it, under [`HEADS`].
@@ -50,7 +50,7 @@ pub fn cells(study: &Study, row: &Row) -> [String; 8] {
     let count = |value: Option<f64>| value.map_or_else(none, |value| grouped(value.round() as u64));
     let longer = match row.rung {
         rung if rung == study.ladder.baseline().rung => none(),
-        _ if row.is_given_up() => format!("> {} times", study.give_up),
+        _ if row.is_given_up() => format!("> {} times", number(study.give_up)),
         _ => part_text(row.longer(study.ladder.baseline()).part),
     };
     let mut name = rung_text(row.rung);
@@ -103,7 +103,7 @@ fn write_table(out: &mut dyn Write, study: &Study) -> std::io::Result<()> {
     let runs = rows(study).map(|row| row.outcomes.len()).max().unwrap_or(0);
     writeln!(
         out,
-        "Times are mean ± standard deviation of {runs} run{}, taken in turn; longer: than {}; refaults: pages\n\
+        "Times are mean ± standard deviation of up to {runs} run{}, taken in turn; longer: than {}; refaults: pages\n\
          brought back, then as predicted with the time; waited: threads waited for pages; peak: the most that\n\
          was used. * the smallest that is enough.",
         if runs == 1 { "" } else { "s" },
@@ -186,6 +186,9 @@ fn to_json(study: &Study) -> Value {
         "policy": study.policy,
         "slowdown": study.ladder.slowdown,
         "baseline": name(baseline.rung),
+        "thorough": study.thorough,
+        "measurable": study.is_measurable,
+        "stands": study.ladder.stands(),
         "needs_bytes": study.ladder.needs().and_then(|row| bytes(row.rung)),
         "too_little_bytes": study.ladder.too_little().and_then(|row| bytes(row.rung)),
         "predicted_needs_bytes": study.predicted_need(),
@@ -215,6 +218,7 @@ fn json_row(study: &Study, row: &Row) -> Value {
         "longer": longer.part,
         "longer_standard_error": longer.standard_error,
         "enough": enough(study, row),
+        "noisy": study.ladder.is_noisy(row),
         "faults": row.mean(|summary| summary.faults as f64),
         "refaults": row.mean(|summary| summary.refaults as f64),
         "stored": row.mean(|summary| summary.stored as f64),
