@@ -12,6 +12,8 @@ mod embedded;
 mod history;
 mod inherited;
 mod launch;
+mod launched;
+mod mistyped;
 mod monitor;
 mod mrc;
 mod policies;
@@ -35,7 +37,7 @@ mod wss;
 
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use refault_console::{Failure, with_output};
@@ -84,6 +86,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    if let Err(failure) = mistyped::check(&built(), &words()) {
+        return failure.report();
+    }
     let parsed = reflowed(Cli::command()).try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,
@@ -166,6 +171,18 @@ fn usage(error: &clap::Error) -> ExitCode {
                 Some(first) => format!("{first}: {}", rest.join("; ")),
                 None => format!("{first}; {}", rest.join("; ")),
             };
+            // What other tools call an option is not similar.
+            let given = error.get(ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument);
+            let what = match (given, error.get(ContextKind::SuggestedArg)) {
+                (Some(given), None) => match mistyped::meant(&command_given(&built()), &given.to_string()) {
+                    Some(meant) => format!(
+                        "{}; tip: a similar argument exists: '{meant}'",
+                        what.split(';').next().unwrap_or(&what)
+                    ),
+                    None => what,
+                },
+                _ => what,
+            };
             // The standard library's words for a number with a sign or letters.
             let what = what.replace("invalid digit found in string", "it must be a whole number, 0 or more");
             Failure::usage("wrong usage", what, format!("see 'refault {}--help'", command_named())).report()
@@ -179,11 +196,33 @@ fn print(text: &clap::builder::StyledStr) -> Result<(), Failure> {
     with_output(None, |out| if is_plain { write!(out, "{text}") } else { write!(out, "{}", text.ansi()) })
 }
 
+/// The command line's words; what is no text becomes something like it.
+fn words() -> Vec<String> {
+    std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+/// The whole command, with what clap adds.
+fn built() -> clap::Command {
+    let mut root = Cli::command();
+    root.build();
+    root
+}
+
+/// The command on the command line.
+fn command_given(root: &clap::Command) -> clap::Command {
+    let mut command = root;
+    for argument in words() {
+        let Some(found) = command.find_subcommand(&argument) else { break };
+        command = found;
+    }
+    command.clone()
+}
+
 /// The commands on the command line, each with a space behind it: `trace info `.
 fn command_named() -> String {
     let root = Cli::command();
     let (mut command, mut names) = (&root, String::new());
-    for argument in std::env::args().skip(1) {
+    for argument in words() {
         let Some(found) = command.find_subcommand(&argument) else { break };
         names.push_str(found.get_name());
         names.push(' ');

@@ -107,7 +107,7 @@ pub struct MonitorArgs {
     #[arg(long, value_enum, ignore_case = true)]
     source: Option<Source>,
     /// Monitor a process that runs already, until it ends, --for is over, or Ctrl-C
-    #[arg(long, value_name = "PID", conflicts_with_all = ["pattern", "max_regions", "picture", "memory", "speed", "seed", "policy", "program"])]
+    #[arg(long, value_name = "PID", value_parser = crate::launched::process, conflicts_with_all = ["pattern", "max_regions", "picture", "memory", "speed", "seed", "policy", "program"])]
     pid: Option<u32>,
     /// How long to monitor a process that runs already, such as 30s
     #[arg(long = "for", value_name = "TIME", value_parser = crate::wss::time, allow_hyphen_values = true, requires = "pid")]

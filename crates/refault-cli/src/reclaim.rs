@@ -46,7 +46,7 @@ Needs root, or the process's user with CAP_SYS_NICE.")]
 #[command(group(ArgGroup::new("goal").required(true).args(["pressure", "idle", "scheme"])))]
 pub struct ReclaimArgs {
     /// The process
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", value_parser = crate::launched::process)]
     pid: Option<u32>,
     /// The directory of a control group, version 1 or 2
     #[arg(long, value_name = "PATH")]
@@ -94,10 +94,11 @@ struct KernelRegions {
 }
 
 impl KernelRegions {
-    fn begin(pid: u32, attributes: Attributes) -> Result<KernelRegions, Failure> {
-        let mut kernel = Kernel::claim(Path::new(SYSFS))?;
+    /// What cannot be had is refused with what to do `instead`.
+    fn begin(pid: u32, attributes: Attributes, instead: &str) -> Result<KernelRegions, Failure> {
+        let mut kernel = Kernel::claim(Path::new(SYSFS), instead)?;
         kernel.begin(pid, &attributes).map_err(|error| {
-            let remedy = format!("{error}; use --ages mappings");
+            let remedy = format!("{error}; {instead}");
             Failure::failed("the kernel's monitor does not take process", pid, remedy)
         })?;
         Ok(KernelRegions { kernel, pid, attributes })
@@ -192,8 +193,9 @@ pub fn run(args: &ReclaimArgs) -> Result<(), Failure> {
 fn take_ages(args: &ReclaimArgs, session: &mut Session, attributes: &Attributes) -> Result<(), Failure> {
     let wanted = |source| args.ages.is_none_or(|named| named == source);
     let mut failures = Vec::new();
+    let instead = if args.ages.is_some() { "use --ages mappings" } else { "until then others are asked" };
     match (args.pid, &args.cgroup) {
-        (Some(pid), _) if wanted(AgeSource::Kernel) => match KernelRegions::begin(pid, *attributes) {
+        (Some(pid), _) if wanted(AgeSource::Kernel) => match KernelRegions::begin(pid, *attributes, instead) {
             Ok(regions) => {
                 session.take_ages_from(Box::new(regions));
                 return Ok(());
@@ -206,7 +208,7 @@ fn take_ages(args: &ReclaimArgs, session: &mut Session, attributes: &Attributes)
                 return Ok(());
             }
             Err(error) => {
-                let remedy = format!("{error}; or use --ages pages or mappings");
+                let remedy = format!("{error}; {instead}");
                 failures.push(Failure::failed("no generations of", path.display(), remedy));
             }
         },
@@ -224,7 +226,7 @@ fn take_ages(args: &ReclaimArgs, session: &mut Session, attributes: &Attributes)
                 return Ok(());
             }
             Err(error) => {
-                let remedy = format!("{error}; or use --ages mappings");
+                let remedy = format!("{error}; {instead}");
                 failures.push(Failure::failed("no ages by page", "--ages pages", remedy));
             }
         }

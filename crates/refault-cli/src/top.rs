@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use clap::{ArgGroup, Args};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 
+use crate::launched;
 use crate::pool::{place, status::status};
 pub use log_tail::{LogTail, View};
 use refault_console::{Failure, with_output};
@@ -35,7 +36,7 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 Examples:
   refault run --memory 512M --stats run.jsonl -- python3 analysis.py &
   refault top run.jsonl           follow it; q ends the view, not the program
-  refault top 4711                the same by process id
+  refault top $!                  the same by process id
   refault top --once run.jsonl    one picture as text; of a run that has ended, its memory when it was fullest
   REFAULT_CACHE_STATS=cache.jsonl server & refault top cache.jsonl
                                   a page cache of a program that uses refault's
@@ -159,7 +160,10 @@ fn file_of(source: &str) -> Result<PathBuf, Failure> {
         None if settings.is_some() => {
             Err(Failure::usage("it writes no statistics", source, "start it with refault run --stats FILE"))
         }
-        None => Err(Failure::usage("not run by refault", source, remedy)),
+        None => match source.parse().ok().and_then(launched::program_of) {
+            Some(program) => file_of(&program.to_string()),
+            None => Err(Failure::usage("not run by refault", source, remedy)),
+        },
     }
 }
 

@@ -12,14 +12,19 @@ use std::time::{Duration, Instant};
 
 use clap::{ArgGroup, Args};
 use refault_console::{Failure, ResultArgs, say};
+use refault_lab::size::bytes_text;
 use refault_pool::reclaim::session::is_gone;
 use refault_pool::wss::{self, Window};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use self::write::{Subject, write};
+use self::write::{Subject, length_text, write};
 use crate::launch::find_program;
 use crate::run::child::{Child, News};
 
+/// Looks between the ends of two windows, at most.
+const LOOKS_BETWEEN: u32 = 9;
+/// They are at least so far apart.
+const MIN_BETWEEN: Duration = Duration::from_secs(5);
 /// How often an interrupt is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -28,7 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 Examples:
   refault wss -- python3 analysis.py          while it runs; the table comes when it has ended
   refault wss --ages 1s,10s --out sort.json -- sort -n numbers
-  refault wss --pid 4711                      after 1 s, 10 s, 1 min and 10 min; Ctrl-C ends it with what is known
+  refault wss --pid 4711                      1 s, 10 s, 1 min and 10 min, a line as it goes; Ctrl-C ends it
   refault wss --pid 4711 --ages 1s,30s --format json
   refault wss --pid $(pidof redis-server) --ages 10s
   refault wss --cgroup /sys/fs/cgroup/system.slice --ages 1s,1m
@@ -48,7 +53,7 @@ were at first are shown too. Else it is the accessed bits of the group's own pro
 #[command(group(ArgGroup::new("measured").required(true).args(["program", "pid", "cgroup"])))]
 pub struct WssArgs {
     /// A process that runs already
-    #[arg(long, value_name = "PID", conflicts_with = "program")]
+    #[arg(long, value_name = "PID", value_parser = crate::launched::process, conflicts_with = "program")]
     pid: Option<u32>,
     /// The directory of a control group, version 1 or 2
     #[arg(long, value_name = "PATH", conflicts_with_all = ["pid", "program"])]
@@ -188,10 +193,19 @@ pub fn run(args: &WssArgs) -> Result<(), Failure> {
     if let Err(error) = std::fs::metadata(format!("/proc/{pid}")) {
         return Err(not_seen(pid, &error));
     }
-    say(format_args!("accesses: {}", wss::SOURCE));
+    say(format_args!("accesses: {}; it takes {}; Ctrl-C ends it with what is known", wss::SOURCE, takes(&ages)));
     let asked = interrupts();
     let mut windows = Vec::new();
-    let measured = wss::measure(pid, &ages, |left| sleep(left, &asked), |window| windows.push(Measured::of(window)));
+    let looks = looks(&ages);
+    let mut wanted = looks.iter().map(|(_, is_wanted)| *is_wanted);
+    let lengths: Vec<Duration> = looks.iter().map(|(length, _)| *length).collect();
+    let seen = |window: Window| {
+        say(so_far(&window));
+        if wanted.next() == Some(true) {
+            windows.push(Measured::of(window));
+        }
+    };
+    let measured = wss::measure(pid, &lengths, |left| sleep(left, &asked), seen);
     match measured {
         Err(error) if windows.is_empty() => return Err(not_seen(pid, &error)),
         Err(_) => say(format_args!("process {pid} has ended: what follows is known of it")),
@@ -202,6 +216,34 @@ pub fn run(args: &WssArgs) -> Result<(), Failure> {
         return Err(Failure::Exit(1));
     }
     write(out, format, &Subject::Process(pid), &windows)
+}
+
+/// How long windows take that begin together.
+fn takes(ages: &[Duration]) -> String {
+    length_text(ages.last().copied().unwrap_or_default())
+}
+
+/// When to look: at the ends of the windows, which ascend, and some times between them, so that there is something to
+/// read meanwhile.
+fn looks(ages: &[Duration]) -> Vec<(Duration, bool)> {
+    let (mut looks, mut before) = (Vec::new(), Duration::ZERO);
+    for age in ages {
+        let step = ((*age - before) / LOOKS_BETWEEN).max(MIN_BETWEEN);
+        let mut next = before + step;
+        while next + step / 2 < *age {
+            looks.push((next, false));
+            next += step;
+        }
+        looks.push((*age, true));
+        before = *age;
+    }
+    looks
+}
+
+/// What a look has found, for people who wait.
+fn so_far(window: &Window) -> String {
+    let [accessed, resident] = [window.accessed_bytes, window.resident_bytes].map(bytes_text);
+    format!("within {}: {accessed} accessed of {resident} resident", length_text(window.length))
 }
 
 /// A program that was started and has ended.
@@ -273,6 +315,18 @@ mod tests {
         {
             assert!(time(text).is_err_and(|why| why.contains(word)), "{text}");
         }
+    }
+
+    #[test]
+    fn a_long_window_is_looked_at_on_the_way() {
+        let seconds = |looks: Vec<(Duration, bool)>| looks.iter().map(|(at, _)| at.as_secs()).collect::<Vec<_>>();
+        let ages = [1, 10, 60, 600].map(Duration::from_secs);
+        let all = looks(&ages);
+        assert_eq!(all.iter().filter(|(_, wanted)| *wanted).map(|(at, _)| *at).collect::<Vec<_>>(), ages);
+        let all = seconds(all);
+        assert!(all.windows(2).all(|pair| pair[0] < pair[1] && pair[1] - pair[0] <= 90), "{all:?}");
+        assert!(all.len() < 30 && all.starts_with(&[1, 6, 10]), "{all:?}");
+        assert_eq!(seconds(looks(&[Duration::from_millis(200)])), [0]);
     }
 
     #[test]

@@ -117,11 +117,12 @@ fn is_alive(pid: u32) -> bool {
 
 /// The kernel's monitor where it can be had, or what was asked for.
 fn source_of(args: &MonitorArgs, config: &Config, pid: u32) -> Result<MonitorSource, Failure> {
+    let instead = if args.source.is_some() { "use --source mappings" } else { "until then its mappings are looked at" };
     let kernel = || -> Result<MonitorSource, Failure> {
-        let mut kernel = Kernel::claim(Path::new(SYSFS))?;
+        let mut kernel = Kernel::claim(Path::new(SYSFS), instead)?;
         kernel.begin(pid, &config.attributes).map_err(|error| {
             let why = format!("it does not take process {pid}: {error}");
-            Failure::failed("the kernel's monitor cannot be used", why, "use --source mappings")
+            Failure::failed("the kernel's monitor cannot be used", why, instead)
         })?;
         Ok(MonitorSource::Kernel(Box::new(kernel), config.attributes))
     };

@@ -35,21 +35,21 @@ impl Kernel {
     /// Takes a free kdamond.
     ///
     /// # Errors
-    /// There is no DAMON, no right to use it, or no kdamond that may be used: says which.
-    pub fn claim(root: &Path) -> Result<Kernel, Failure> {
-        let refuse = |why: &str, remedy: &str| Err(Failure::failed("the kernel's monitor cannot be used", why, remedy));
+    /// There is no DAMON, no right to use it, or no kdamond that may be used: says which, and what to do `instead` of using
+    /// it.
+    pub fn claim(root: &Path, instead: &str) -> Result<Kernel, Failure> {
+        let refuse = |why: &str, first: &str| {
+            Err(Failure::failed("the kernel's monitor cannot be used", why, format!("{first}{instead}")))
+        };
         if !root.is_dir() {
-            return refuse(
-                "this kernel has no DAMON in sysfs",
-                "leave --source kernel out; refault's own monitor needs none",
-            );
+            return refuse("this kernel has no DAMON in sysfs", "");
         }
         let count = match std::fs::read_to_string(root.join("nr_kdamonds")) {
             Ok(text) => text.trim().parse::<u64>().unwrap_or(0),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                return refuse("only root may use DAMON", "run as root, or leave --source kernel out");
+                return refuse("only root may use DAMON", "run as root, or ");
             }
-            Err(error) => return refuse(&format!("{}: {error}", root.display()), "leave --source kernel out"),
+            Err(error) => return refuse(&format!("{}: {error}", root.display()), ""),
         };
         let read = |index: u64, file: &str| {
             std::fs::read_to_string(root.join(index.to_string()).join(file)).map(|text| text.trim().to_owned())
@@ -62,23 +62,17 @@ impl Kernel {
             None if count == 0 => {
                 if let Err(error) = std::fs::write(root.join("nr_kdamonds"), "1") {
                     // The kernel's modules run kdamonds that are not listed here.
-                    return refuse(
-                        &format!("a kdamond cannot be made: {error}"),
-                        "stop DAMON's modules, or leave --source kernel out",
-                    );
+                    return refuse(&format!("a kdamond cannot be made: {error}"), "stop DAMON's modules, or ");
                 }
                 (0, true)
             }
             None if (0..count).all(is_off) => {
-                return refuse(
-                    "all kdamonds hold settings of other programs",
-                    "clear one (contexts/nr_contexts), or leave --source kernel out",
-                );
+                return refuse("all kdamonds hold settings of other programs", "clear one (contexts/nr_contexts), or ");
             }
             None => {
                 return refuse(
                     "a kdamond is in use on this machine and is not touched, and no further one can be added while it runs",
-                    "leave --source kernel out",
+                    "",
                 );
             }
         };
@@ -252,11 +246,17 @@ mod tests {
         for kdamonds in [&[("on", 1)][..], &[("on", 0)], &[("off", 1)], &[("on", 1), ("off", 1)]] {
             let directory = tree(kdamonds);
             let before = all_files(directory.path());
-            let error = Kernel::claim(directory.path()).err().expect("is refused");
+            let error = Kernel::claim(directory.path(), "look elsewhere").err().expect("is refused");
             assert!(error.line().contains("kdamond"), "{}", error.line());
             assert_eq!(all_files(directory.path()), before, "{kdamonds:?}");
         }
-        assert!(Kernel::claim(Path::new("/nowhere")).err().expect("refused").line().contains("no DAMON"));
+        assert!(
+            Kernel::claim(Path::new("/nowhere"), "look elsewhere")
+                .err()
+                .expect("refused")
+                .line()
+                .contains("no DAMON in sysfs: look elsewhere")
+        );
     }
 
     #[test]
@@ -264,7 +264,7 @@ mod tests {
         let directory = tree(&[("on", 1), ("off", 0)]);
         let in_use = all_files(&directory.path().join("0"));
         let file = |name: &str| std::fs::read_to_string(directory.path().join("1").join(name)).expect("reads");
-        let mut kernel = Kernel::claim(directory.path()).expect("is free");
+        let mut kernel = Kernel::claim(directory.path(), "look elsewhere").expect("is free");
         let attributes = Attributes::default();
         for (index, (start, end)) in [(8192, 12_288), (4096, 8192)].into_iter().enumerate() {
             let place = directory.path().join(format!("1/contexts/0/schemes/0/tried_regions/{index}"));
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn the_first_one_is_made_and_taken_away_again() {
         let directory = tree(&[]);
-        let kernel = Kernel::claim(directory.path()).expect("is made");
+        let kernel = Kernel::claim(directory.path(), "look elsewhere").expect("is made");
         assert_eq!(std::fs::read_to_string(directory.path().join("nr_kdamonds")).expect("reads"), "1");
         drop(kernel);
         assert_eq!(std::fs::read_to_string(directory.path().join("nr_kdamonds")).expect("reads"), "0");

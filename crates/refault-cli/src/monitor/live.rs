@@ -32,7 +32,9 @@ pub fn run(args: &MonitorArgs) -> Result<(), Failure> {
     launch.output("monitor-out", found.path())?;
     let config = launch.monitor(&args.monitor, &args.policy, args.monitor_cpu.0)?;
     let mut kernel = match args.source {
-        Some(Source::Kernel) => Some(Kernel::claim(Path::new(SYSFS))?),
+        Some(Source::Kernel) => {
+            Some(Kernel::claim(Path::new(SYSFS), "leave --source kernel out: refault's own monitor needs none")?)
+        }
         Some(Source::Mappings) => {
             let remedy = "leave it out: refault's monitor sees more; it is for programs that run already (--pid)";
             return Err(Failure::usage("an option without effect", "--source mappings", remedy));

@@ -8,8 +8,8 @@ use refault_pool::reclaim::cgroup::Cgroup;
 use refault_pool::reclaim::generations::Generations;
 use refault_pool::wss;
 
-use super::write::Subject;
-use super::{Measured, interrupts, sleep};
+use super::write::{Subject, length_text};
+use super::{Measured, interrupts, sleep, so_far};
 
 /// Who knows what a group accesses.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,10 +52,15 @@ pub(super) fn measure(
     };
     let words = generations.as_ref().map_or(wss::SOURCE.to_owned(), Generations::words);
     let lists = generations.as_ref().map_or(Ok(Vec::new()), Generations::lists).map_err(unseen)?;
-    say(format_args!("accesses: {words}"));
+    let takes =
+        length_text(if generations.is_some() { ages.iter().sum() } else { ages.last().copied().unwrap_or_default() });
+    say(format_args!("accesses: {words}; it takes {takes}; Ctrl-C ends it with what is known"));
     let (asked, mut windows) = (interrupts(), Vec::new());
     let wait = |left| sleep(left, &asked);
-    let seen = |window| windows.push(Measured::of(window));
+    let seen = |window| {
+        say(so_far(&window));
+        windows.push(Measured::of(window));
+    };
     let measured = match &generations {
         Some(generations) => wss::by_generation(generations, || group.swapped_bytes(), ages, wait, seen),
         None => wss::measure_all(|| group.processes().unwrap_or_default(), ages, wait, seen),

@@ -54,7 +54,7 @@ pub(super) fn write(
 }
 
 /// A length as people write it.
-fn length_text(length: Duration) -> String {
+pub(super) fn length_text(length: Duration) -> String {
     // The look itself takes some milliseconds.
     humantime::format_duration(Duration::from_millis((length.as_millis() as u64 + 50) / 100 * 100)).to_string()
 }

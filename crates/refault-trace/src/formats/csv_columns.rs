@@ -378,13 +378,23 @@ fn suggestion(first: &[Field]) -> String {
     let likely = [("page", "page"), ("addr", "address"), ("off", "offset"), ("lba", "block"), ("block", "block")];
     let likely = likely.iter().chain(&[("sector", "block"), ("key", "object"), ("obj", "object"), ("id", "object")]);
     let name = |field: &Field| String::from_utf8_lossy(field.trim_ascii()).escape_debug().to_string();
+    // What has other letters may mean something else in the option, and a name that two have means the first.
+    let called = |column: usize| {
+        let text = name(&first[column]);
+        let is_plain = !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c));
+        if is_plain && first.iter().position(|field| name(field) == text) == Some(column) {
+            text
+        } else {
+            (column + 1).to_string()
+        }
+    };
     let example = likely
         .filter_map(|(part, what)| {
-            let column = first.iter().find(|field| name(field).to_ascii_lowercase().contains(part))?;
-            Some(format!("{what}={}", name(column)))
+            let column = first.iter().position(|field| name(field).to_ascii_lowercase().contains(part))?;
+            Some(format!("{what}={}", called(column)))
         })
         .next();
-    let example = example.unwrap_or_else(|| format!("page={}", name(&first[0])));
+    let example = example.unwrap_or_else(|| format!("page={}", called(0)));
     format!("there are: {}; say which, such as --columns {example}", columns_here(first, false))
 }
 
