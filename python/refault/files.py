@@ -57,20 +57,21 @@ class CachedFile(io.RawIOBase):
     child.
     """
 
+    name: str | bytes
+    """The path, as it was given."""
+
+    closefd = True
+    """What Python's files say of themselves: the file ends with :meth:`close`."""
+
     _native: _refault.File
 
     def __init__(self, cache: Cache, path: _Path, mode: str = "rb", *, native: _refault.File | None = None) -> None:
         self._cache = cache
-        self._path = os.fspath(path)
-        decoded = os.fsdecode(self._path)
+        self.name = os.fspath(path)
+        decoded = os.fsdecode(self.name)
         if native is None and "\0" in decoded:
             raise ValueError("embedded null byte")
         self._native = cache._native.open(decoded, mode) if native is None else native
-
-    @property
-    def name(self) -> str | bytes:
-        """The path, as it was given."""
-        return self._path
 
     @property
     def mode(self) -> str:
@@ -216,7 +217,7 @@ class CachedFile(io.RawIOBase):
             self.close()
 
     def __repr__(self) -> str:
-        return f"<refault.CachedFile {self._path!r}>"
+        return f"<refault.CachedFile name={self.name!r} mode={self.mode!r}>"
 
 
 def open(

@@ -2,6 +2,7 @@
 
 mod file;
 mod mode;
+mod plain;
 mod position;
 mod transfer;
 mod view;

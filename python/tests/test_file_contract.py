@@ -413,6 +413,40 @@ def test_a_descriptor_sees_what_was_written_and_what_is_written_by_it_is_found(p
         assert told.value.filename == str(path)
 
 
+def test_a_descriptor_that_others_closed_is_not_closed_again(path):
+    file = refault.open(path, "r+b", memory="1M")
+    number = file.fileno()
+    os.close(number)
+    with open(path.with_name("other"), "wb") as other:
+        if other.fileno() != number:
+            os.dup2(other.fileno(), number)
+        file.write(b"written")
+        file.close()
+        assert os.path.samestat(os.fstat(number), os.fstat(other.fileno()))
+        if other.fileno() != number:
+            os.close(number)
+    file = refault.open(path)
+    os.close(file.fileno())
+    file.close()
+    assert path.read_bytes().startswith(b"written")
+
+
+def test_who_reads_opens_for_reading_only(path):
+    with refault.open(path) as file:
+        file.read(1)
+        numbers = []
+        for number in os.listdir("/proc/self/fd"):
+            if os.path.realpath(f"/proc/self/fd/{number}") == str(path):
+                numbers.append(number)
+        flags = [int(pathlib.Path(f"/proc/self/fdinfo/{n}").read_text().split("flags:")[1].split()[0], 8) for n in numbers]
+        assert len(flags) == 1 and flags[0] & os.O_ACCMODE == os.O_RDONLY
+    path.write_bytes(pathlib.Path("/bin/true").read_bytes())
+    path.chmod(0o500)
+    with refault.open(path) as file:
+        file.read(1)
+        assert subprocess.run([path]).returncode == 0
+
+
 def test_a_store_s_object_has_no_descriptor(path):
     fsspec = pytest.importorskip("fsspec")
     fsspec.filesystem("memory").pipe_file("/plain", b"0123456789")

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use refault::cache::CachedFile;
 
+use super::plain::Plain;
 use super::position::Turn;
 use super::transfer::{fill, read_error, write_error};
 use super::view::View;
@@ -32,7 +33,7 @@ pub struct File {
     /// Only changed by the thread whose turn it is.
     at: AtomicU64,
     /// Through the kernel's cache, for those that ask for a descriptor. Only locked with the interpreter's lock held.
-    plain: Mutex<Option<std::fs::File>>,
+    plain: Mutex<Option<Plain>>,
     /// Others may have the descriptor, and change the file by it.
     is_lent: AtomicBool,
 }
@@ -192,9 +193,9 @@ impl File {
         let mut plain = self.plain.lock().unwrap_or_else(PoisonError::into_inner);
         let outcome = match &mut *plain {
             Some(file) => Ok(file),
-            none => self.origin.mode.open_plainly(path, self.origin.identity).map(|file| none.insert(file)),
+            none => Plain::open(self.origin.mode, path, self.origin.identity).map(|file| none.insert(file)),
         };
-        outcome.and_then(|file| work(file)).map_err(|error| os_error(&error, words(&error), Some(path)))
+        outcome.and_then(|file| work(file.file())).map_err(|error| os_error(&error, words(&error), Some(path)))
     }
 
     /// Where data (3) or a hole (4) begins, from an offset on.
@@ -246,7 +247,7 @@ impl File {
         self.with_here(py, |here| Ok(File::sharing(here.source.clone(), self.origin.clone())))
     }
 
-    /// Moves to so many bytes from the beginning (0), the position (1) or the end (2), or to data (3) or a hole (4); the
+    /// Moves to a number of bytes from the beginning (0), the position (1) or the end (2), or to data (3) or a hole (4); the
     /// position.
     fn seek(&self, py: Python<'_>, offset: &Bound<'_, PyAny>, whence: i32) -> PyResult<u64> {
         self.moving(py, |source, at| {
@@ -279,7 +280,7 @@ impl File {
         self.moving(py, |_, at| Ok((at, at)))
     }
 
-    /// Up to so many bytes from the position on, all to the end if the number is negative.
+    /// Up to a number of bytes from the position on, all to the end if the number is negative.
     fn read<'py>(&self, py: Python<'py>, length: i64) -> PyResult<Bound<'py, PyBytes>> {
         self.moving(py, |source, at| {
             self.check_reads(py)?;
@@ -289,7 +290,7 @@ impl File {
         })
     }
 
-    /// Up to so many bytes from the position on, which stays.
+    /// Up to a number of bytes from the position on, which stays.
     fn peek<'py>(&self, py: Python<'py>, length: usize) -> PyResult<Bound<'py, PyBytes>> {
         self.moving(py, |source, at| {
             self.check_reads(py)?;
@@ -297,7 +298,7 @@ impl File {
         })
     }
 
-    /// From the position to the end of the line, or of the file, or so many bytes if the number is not negative.
+    /// From the position to the end of the line, or of the file, or `length` bytes if that is not negative.
     fn readline<'py>(&self, py: Python<'py>, length: i64) -> PyResult<Bound<'py, PyBytes>> {
         self.moving(py, |source, at| {
             self.check_reads(py)?;
@@ -328,7 +329,7 @@ impl File {
         })
     }
 
-    /// Up to so many bytes from an offset on.
+    /// Up to `length` bytes from an offset on.
     fn read_at<'py>(&self, py: Python<'py>, offset: u64, length: usize) -> PyResult<Bound<'py, PyBytes>> {
         self.with_here(py, |here| {
             self.check_reads(py)?;
@@ -376,7 +377,7 @@ impl File {
         })
     }
 
-    /// Cuts the file off, or adds zeros, so that it has so many bytes, or ends at the position; the bytes. The position stays.
+    /// Cuts the file off, or adds zeros, so that it has `size` bytes, or ends at the position; the bytes. The position stays.
     fn truncate(&self, py: Python<'_>, size: &Bound<'_, PyAny>) -> PyResult<u64> {
         self.moving(py, |source, at| {
             self.check_writes(py)?;

@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use pyo3::exceptions::PyValueError;
@@ -109,23 +109,6 @@ impl Mode {
                     outcome => break outcome,
                 }
             },
-        }
-    }
-
-    /// The file with a descriptor of its own, through the kernel's cache.
-    ///
-    /// # Errors
-    /// The system's; [`ErrorKind::NotFound`] if the path has come to mean another file than the one of this `identity`.
-    pub fn open_plainly(self, path: &Path, identity: Option<(u64, u64)>) -> io::Result<std::fs::File> {
-        let mut options = OpenOptions::new();
-        options.read(self.reads).write(self.writes && !self.appends()).append(self.appends());
-        let file = options.custom_flags(libc::O_NONBLOCK).open(path)?;
-        let metadata = file.metadata()?;
-        match identity {
-            Some(identity) if identity != (metadata.dev(), metadata.ino()) => {
-                Err(io::Error::from_raw_os_error(libc::ESTALE))
-            }
-            _ => Ok(file),
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::errors::{os_error, os_error_from, refused};
 use crate::foreign::raised;
 use crate::work::wait;
 
-/// So many bytes that are in memory are copied without letting go of the interpreter's lock, which costs as much as
+/// As many bytes that are in memory are copied without letting go of the interpreter's lock, which costs as much as
 /// copying them.
 const MAX_ATTACHED: usize = 16 << 10;
 

@@ -1,0 +1,49 @@
+//! A file with a descriptor of its own, through the kernel's cache, which may be lent to others.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use super::mode::Mode;
+
+/// The file. Others may have closed its descriptor, and given the number to another file: that is not closed with it.
+pub(super) struct Plain {
+    file: ManuallyDrop<File>,
+    identity: (u64, u64),
+}
+
+fn identity(file: &File) -> io::Result<(u64, u64)> {
+    file.metadata().map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+impl Plain {
+    /// Opens the file at a path.
+    ///
+    /// # Errors
+    /// The system's; ESTALE if the path has come to mean another file than the one of the `wanted` identity.
+    pub(super) fn open(mode: Mode, path: &Path, wanted: Option<(u64, u64)>) -> io::Result<Plain> {
+        let mut options = OpenOptions::new();
+        options.read(mode.reads).write(mode.writes && !mode.appends()).append(mode.appends());
+        let file = options.custom_flags(libc::O_NONBLOCK).open(path)?;
+        let identity = identity(&file)?;
+        if wanted.is_some_and(|wanted| wanted != identity) {
+            return Err(io::Error::from_raw_os_error(libc::ESTALE));
+        }
+        Ok(Plain { file: ManuallyDrop::new(file), identity })
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Drop for Plain {
+    fn drop(&mut self) {
+        if identity(&self.file).is_ok_and(|now| now == self.identity) {
+            // SAFETY: dropped once, here, and not used afterwards.
+            unsafe { ManuallyDrop::drop(&mut self.file) };
+        }
+    }
+}
