@@ -46,7 +46,7 @@ pub use admission::{AccessPattern, Admission};
 pub use bypass::{AdmissionFilter, AdmissionThreshold, Bypass};
 pub use cached::CachedPages;
 pub use cyclic::{Cyclic, CyclicScans};
-pub use dynamic::DynPolicy;
+pub use dynamic::{DynPolicy, Erased};
 pub use generations::{
     Enabled, EvictGenerations, GenerationCommands, GenerationDetails, GenerationError, GenerationSize, Lists,
     NewGeneration, SwitchLists, TierHistory, WalkStatistics,

@@ -7,11 +7,12 @@ mod models;
 
 use harness::{Driver, PAGES, Step, equals_model, forgets, hostile_steps, steps, survives};
 use proptest::prelude::*;
-use refault_core::policy::ReclaimRequest;
+use refault_core::policy::registry::{BuildContext, PolicySpec, Visitor, visit};
+use refault_core::policy::{Erased, ReclaimRequest};
 use refault_core::textbook::{
-    Arc, Clock, Fifo, Lfu, LfuParams, Lirs, LirsParams, LirsVariant, Lrfu, LrfuParams, Lru, LruK, LruKParams, NextUse,
-    Opt, S3Fifo, S3FifoParams, S3FifoVariant, Sieve, Slru, SlruParams, TwoQueue, WTinyLfu, WTinyLfuParams,
-    WTinyLfuVariant,
+    Arc, Clock, Fifo, Lfu, LfuParams, Lirs, LirsParams, LirsVariant, Lrfu, LrfuParams, Lru, LruK, LruKParams, Mq,
+    MqParams, NextUse, Opt, S3Fifo, S3FifoParams, S3FifoVariant, Sieve, Slru, SlruParams, TwoQueue, WTinyLfu,
+    WTinyLfuParams, WTinyLfuVariant,
 };
 use refault_core::{PageId, Policy};
 use std::collections::{HashMap, VecDeque};
@@ -96,6 +97,27 @@ proptest! {
         equals_model(LruK::new(LruKParams { k }), model, capacity, &steps);
     }
 
+    /// As the registry makes it, through [`Erased`].
+    #[test]
+    fn gdsf(capacity in 1..40usize, steps in steps()) {
+        let follows = FollowsModel { model: models::Gdsf::new(capacity), capacity, steps: &steps };
+        visit(&PolicySpec::parse("gdsf").expect("it is in the table"), &BuildContext::default(), follows);
+    }
+
+    #[test]
+    fn mq(
+        capacity in 1..40usize,
+        queues in 1..6u32,
+        lifetime in prop_oneof![1..8u64, 8..200u64],
+        history in prop_oneof![Just(0.0), Just(0.5), Just(4.0)],
+        steps in steps()
+    ) {
+        let model = models::Mq::new(capacity, queues, lifetime, (capacity as f64 * history) as usize);
+        equals_model(Mq::new(MqParams { queues, lifetime, history }), model, capacity, &steps);
+        let model = models::Mq::new(capacity, 8, 10_000, 4 * capacity);
+        equals_model(Erased::new(Mq::default()), model, capacity, &steps);
+    }
+
     #[test]
     fn wtinylfu(capacity in 1..40usize, steps in steps()) {
         equals_model(WTinyLfu::default(), models::WTinyLfu::new(capacity, false), capacity, &steps);
@@ -123,6 +145,7 @@ proptest! {
         forgets(Slru::default, &steps);
         forgets(Lfu::default, &steps);
         forgets(LruK::default, &steps);
+        forgets(|| Erased::new(Mq::new(MqParams { lifetime: 20, ..MqParams::default() })), &steps);
         forgets(|| Lirs::new(LirsParams { variant: LirsVariant::Paper, ..LirsParams::default() }), &steps);
     }
 
@@ -145,10 +168,26 @@ proptest! {
         survives(Lfu::default(), &steps);
         survives(Lfu::new(LfuParams::with_aging()), &steps);
         survives(LruK::default(), &steps);
+        survives(Erased::new(Mq::new(MqParams { lifetime: 20, ..MqParams::default() })), &steps);
         survives(WTinyLfu::default(), &steps);
         let paper = WTinyLfuParams { variant: WTinyLfuVariant::Paper, ..WTinyLfuParams::default() };
         survives(WTinyLfu::new(paper), &steps);
         survives(opt_for(accesses(&steps)), &steps);
+    }
+}
+
+/// Holds a policy of the registry to a model.
+struct FollowsModel<'a, T> {
+    model: T,
+    capacity: usize,
+    steps: &'a [Step],
+}
+
+impl<T: harness::Model> Visitor for FollowsModel<'_, T> {
+    type Output = ();
+
+    fn visit<P: Policy + Send + 'static>(self, policy: P) {
+        equals_model(policy, self.model, self.capacity, self.steps);
     }
 }
 

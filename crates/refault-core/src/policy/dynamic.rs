@@ -4,6 +4,10 @@
 //! and every policy is one: `Box<dyn DynPolicy<MyMemory> + Send>` is what a page cache or a pager holds. The extensions
 //! are flattened: what a policy does not have answers as the method says. Cost: one virtual call each.
 
+mod erased;
+
+pub use erased::Erased;
+
 use super::CyclicScans;
 use super::{
     Admission, AdmissionFilter, AdmissionThreshold, Bypass, CachedPages, GenerationSize, HitReport, Lists, Policy,

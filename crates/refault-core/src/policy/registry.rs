@@ -22,7 +22,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 pub use super::error::PolicyError;
-use super::{Admission, Cyclic, DynPolicy, HitReport, Policy, cyclic};
+use super::{Admission, Cyclic, DynPolicy, Erased, HitReport, Policy, cyclic};
 use crate::memory::{Eviction, Memory, References};
 use crate::page::{PageId, PageType, Shadow};
 use crate::parameter::{Call, NoParameters, Parameter, ParameterError, Parameters, fill, parse_switch};
@@ -413,13 +413,19 @@ policies! {
         "the paper's, with 80 % of memory protected",
         textbook::Slru, textbook::SlruParams = Default::default(), |parameters, _context| textbook::Slru::new(parameters);
     "lfu" [] Textbook [] "Evicts the page with the fewest accesses since it came in.", "counts do not outlive an eviction",
-        textbook::Lfu, textbook::LfuParams = Default::default(), |parameters, _context| textbook::Lfu::new(parameters);
+        Erased, textbook::LfuParams = Default::default(), |parameters, _context| Erased::new(textbook::Lfu::new(parameters));
     "lfuda" [] Textbook [] "LFU with dynamic aging: the worth of the page evicted last is added to a page's accesses.",
         "the paper's, for pages of one size",
-        textbook::Lfu, textbook::LfuParams = textbook::LfuParams::with_aging(), |parameters, _context| textbook::Lfu::new(parameters);
+        Erased, textbook::LfuParams = textbook::LfuParams::with_aging(), |parameters, _context| Erased::new(textbook::Lfu::new(parameters));
     "lru-k" ["lruk", "lru-2"] Textbook [] "Evicts the page whose K-th last access is longest ago.",
         "the paper's with K = 2, without a correlated reference period; others are lru-k{k=3}",
-        textbook::LruK, textbook::LruKParams = Default::default(), |parameters, _context| textbook::LruK::new(parameters);
+        Erased, textbook::LruKParams = Default::default(), |parameters, _context| Erased::new(textbook::LruK::new(parameters));
+    "gdsf" [] Textbook [] "Greedy-Dual-Size-Frequency: accesses times cost by size, on top of the worth of the page evicted last.",
+        "the paper's with all costs and sizes 1, where it equals lfuda",
+        Erased, NoParameters = NoParameters, |_none, _context| Erased::new(textbook::Lfu::new(textbook::LfuParams::with_aging()));
+    "mq" ["multi-queue"] Textbook [] "LRU queues by the logarithm of a page's accesses; unused pages move down, evicted ones are remembered.",
+        "the reference simulator's: a fixed lifetime, where the paper measures one",
+        Erased, textbook::MqParams = Default::default(), |parameters, _context| Erased::new(textbook::Mq::new(parameters));
     "lrfu" [] Textbook [] "Evicts the page with the lowest exponentially decayed count of references.",
         "the paper's, with references found out by accessed bits, at most one per interval",
         textbook::Lrfu, textbook::LrfuParams = Default::default(), |parameters, _context| textbook::Lrfu::new(parameters);
@@ -488,100 +494,4 @@ impl Memory for NothingGoes {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::memory::{Eviction, References};
-    use crate::{PageId, Shadow};
-
-    #[test]
-    fn every_policy_is_built_and_costs_something_per_page() {
-        for entry in POLICIES.iter().filter(|entry| !entry.is(NeedsFuture)) {
-            let bytes = entry.metadata_bytes_per_page().expect("runs without the future");
-            assert!((4.0..200.0).contains(&bytes), "{}: {bytes}", entry.name);
-        }
-        let next_use = NextUse::new(vec![0, 1, 0]).expect("short");
-        let context = BuildContext { next_use: Some(Arc::new(next_use)), ..BuildContext::default() };
-        struct Bytes;
-        impl Visitor for Bytes {
-            type Output = usize;
-            fn visit<P: Policy + Send + 'static>(self, mut policy: P) -> usize {
-                policy.grow(64);
-                policy.metadata_bytes()
-            }
-        }
-        assert!(visit(&PolicySpec::parse("opt").expect("known"), &context, Bytes) > 0);
-    }
-
-    struct Empty;
-
-    impl Memory for Empty {
-        fn take_references(&mut self, _page: PageId) -> References {
-            References::default()
-        }
-        fn evict(&mut self, _page: PageId, _shadow: Shadow) -> Eviction {
-            Eviction::Kept
-        }
-        fn is_resident(&self, _page: PageId) -> bool {
-            false
-        }
-    }
-
-    #[test]
-    fn what_a_front_end_sets_itself_or_cannot_know_is_refused() {
-        let refused = |text: &str| PolicySpec::parse_for(text, FrontEnd::FreePool).is_err();
-        assert!(["freebsd{cache_pool=no}", "freebsd{version=12}", "freebsd-nocache"].into_iter().all(refused));
-        assert!(!["freebsd", "freebsd{version=10}", "mglru"].into_iter().any(refused));
-        PolicySpec::parse_for("freebsd{version=12}", FrontEnd::Machine).expect("it is the experiment that sets this");
-        let built = build::<Empty>("opt", FrontEnd::Replay).err();
-        assert!(matches!(built, Some(PolicyError::Refused { reason: NEEDS_FUTURE, .. })), "{built:?}");
-    }
-
-    #[test]
-    fn names_and_aliases_are_unique() {
-        let all = POLICIES.iter().flat_map(|entry| std::iter::once(entry.name).chain(entry.aliases.iter().copied()));
-        let mut names: Vec<_> = all.collect();
-        let count = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), count);
-    }
-
-    #[test]
-    fn defaults_are_what_the_lists_of_parameters_say() {
-        for entry in POLICIES {
-            // A default that depends on the policy or on another parameter is written in words.
-            for parameter in entry.all_parameters().filter(|parameter| !parameter.default.contains(' ')) {
-                let text = format!("{}{{{}={}}}", entry.name, parameter.name, parameter.default);
-                assert!(PolicySpec::parse(&text).is_ok(), "{text}");
-            }
-        }
-    }
-
-    #[test]
-    fn errors_name_what_is_known_and_why_a_front_end_refuses() {
-        let error = PolicySpec::parse("nope").unwrap_err().to_string();
-        assert!(error.contains("'nope'") && error.contains("fifo"), "{error}");
-        let error = PolicySpec::parse_for("arc", FrontEnd::Pager).unwrap_err().to_string();
-        assert!(error.contains("each access") && error.contains("mglru") && !error.contains("lirs"), "{error}");
-        for front_end in FrontEnd::ALL {
-            assert_eq!(PolicySpec::parse_for("opt", front_end).is_ok(), front_end == FrontEnd::Replay);
-        }
-    }
-
-    #[test]
-    fn decorators_are_parameters_of_every_policy_that_can_have_them() {
-        for entry in POLICIES {
-            let spec = PolicySpec::parse(&format!("{}{{cyclic=yes}}", entry.name));
-            assert_eq!(spec.is_ok(), !entry.is(NeedsFuture), "{}", entry.name);
-        }
-        let refused = |text, front_end| PolicySpec::parse_for(text, front_end).is_err();
-        assert!(refused("mglru{cyclic=maybe}", FrontEnd::Replay) && refused("mglru{cyclic=yes}", FrontEnd::Machine));
-        assert!(refused("lrfu{bypass=yes}", FrontEnd::PageCache) && refused("lrfu{bypass=yes}", FrontEnd::Pager));
-        assert!(!refused("lrfu{bypass=yes}", FrontEnd::Replay));
-    }
-
-    #[test]
-    fn an_alias_is_written_back_as_the_name() {
-        assert_eq!(PolicySpec::parse("lru_gen{tiers=1}").expect("known").label, "mglru{tiers=1}");
-    }
-}
+mod tests;

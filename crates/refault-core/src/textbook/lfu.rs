@@ -5,9 +5,13 @@
 //! the cache at its last one; the age is the worth of the page evicted last. So what was popular once does not stay for
 //! good.
 //!
+//! Greedy-Dual-Size-Frequency ranks by that age plus accesses times cost by size. For pages, which have one size and one
+//! cost, it is LFUDA.
+//!
 //! Cost: that of [`super::ranked`], and 4 bytes per page id.
 //! Source: Arlitt, Cherkasova, Dilley, Friedrich and Jin, *Evaluating Content Management Techniques for Web Proxy
-//! Caches*, Performance Evaluation Review 27(4), 2000, section 2 (both).
+//! Caches*, Performance Evaluation Review 27(4), 2000, section 2 (both). GDSF: Cherkasova, *Improving WWW Proxies
+//! Performance with Greedy-Dual-Size-Frequency Caching Policy*, HP Labs HPL-98-69, 1998, section 3.
 
 use super::ranked::Ranked;
 use crate::counters::Counters;

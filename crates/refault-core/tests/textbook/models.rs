@@ -10,11 +10,14 @@ use crate::harness::Model;
 mod counted;
 #[path = "models/lrfu.rs"]
 mod lrfu;
+#[path = "models/mq.rs"]
+mod mq;
 #[path = "models/stack_and_sketch.rs"]
 mod stack_and_sketch;
 
 pub use counted::{Lfu, LruK, Slru};
 pub use lrfu::Lrfu;
+pub use mq::{Gdsf, Mq};
 pub use stack_and_sketch::{Lirs, WTinyLfu};
 
 fn remove(queue: &mut VecDeque<PageId>, page: PageId) -> bool {
