@@ -1,5 +1,6 @@
 //! `refault pool`: many programs, one memory.
 
+mod budget;
 mod config;
 mod plan;
 pub mod status;
@@ -25,6 +26,7 @@ Examples:
   refault run --pool web --low 1G -- redis-server --save ''
   refault run --pool web -- node server.js
   refault pool status web                           who has what
+  refault pool budget web redis-server 512M         at most so much, until it is lifted
   refault pool plan *.rft --hosts 2 --memory 4G     which of some recordings go onto which host
 
 Who gives way is decided by the birth of its oldest generation, with min and low protected as memory.min and memory.low
@@ -55,6 +57,7 @@ pub struct PoolArgs {
 
 #[derive(Subcommand, Debug)]
 enum PoolCommand {
+    Budget(budget::BudgetArgs),
     Plan(Box<plan::PlanArgs>),
     Status(status::StatusArgs),
 }
@@ -62,6 +65,7 @@ enum PoolCommand {
 /// Runs the command.
 pub fn run(args: &PoolArgs) -> Result<(), Failure> {
     match &args.command {
+        Some(PoolCommand::Budget(args)) => budget::run(args),
         Some(PoolCommand::Plan(args)) => plan::run(args),
         Some(PoolCommand::Status(args)) => status::run(args),
         None => serve(args),

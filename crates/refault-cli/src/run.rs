@@ -12,6 +12,7 @@ mod control;
 pub mod escaped;
 mod looks;
 mod measured;
+mod member_name;
 mod needs;
 mod observed;
 mod seat;

@@ -8,8 +8,9 @@ use refault_console::{Failure, say};
 use refault_pool::serve::token::Token;
 use refault_pool::serve::{Pools, Window};
 use refault_pool::shared::place::Place;
-use refault_pool::shared::protocol::{Request, Status};
-use serde_json::json;
+use refault_pool::shared::processes::now;
+use refault_pool::shared::protocol::{Answer, Request, Status};
+use serde_json::{Value, json};
 
 use crate::pool::status::{ask, pool_json, status};
 use crate::wss::interrupts;
@@ -50,7 +51,19 @@ impl Pools for Ours {
         json!({"pools": statuses.iter().map(pool_json).collect::<Vec<_>>()}).to_string()
     }
 
-    fn set_budget(&self, pool: &str, pid: u64, bytes: u64) -> Result<(), String> {
+    fn history(&self) -> String {
+        let places = Place::all().into_iter().filter_map(|name| Place::new(&name).ok());
+        let pools: Vec<Value> = places
+            .filter_map(|place| match ask(&place, &Request::History) {
+                Ok(Answer::History(looks)) => Some(json!({"pool": place.name(), "now": now(), "looks": looks})),
+                // It does not answer, or is of a time before there was one.
+                _ => None,
+            })
+            .collect();
+        json!({"pools": pools}).to_string()
+    }
+
+    fn set_budget(&self, pool: &str, pid: u64, bytes: Option<u64>) -> Result<(), String> {
         let answer = Place::new(pool).map(|place| ask(&place, &Request::Budget { pid, bytes }))?;
         answer.map(|_| ()).map_err(|failure| failure.line().to_owned())
     }

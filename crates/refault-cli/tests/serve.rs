@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use common::skipped;
 use refault_testing::skip_required;
 use serde_json::{Value, json};
-use site::Site;
+use site::{Site, wait_for};
 use tempfile::TempDir;
 
 /// Goes round memory of which a part fits.
@@ -185,6 +185,108 @@ fn the_page_is_live_and_changes_a_budget_by_keyboard_in_every_look() {
         browser.value("performance.getEntriesByType('resource').every((one) => one.name.startsWith(location.origin))"),
         true
     );
+}
+
+/// Whether each control that is shown lies on the screen, and nothing over it.
+const CONTROLS: &str = "[...document.querySelectorAll('button, select, input')].filter((one) => one.checkVisibility()) \
+    .every((one) => { one.scrollIntoView({ block: 'center' }); const r = one.getBoundingClientRect(); \
+    const met = document.elementFromPoint(r.left + r.width / 2, r.top + r.height / 2); \
+    return r.left >= 0 && r.right <= innerWidth && r.width > 0 && one.contains(met); })";
+/// Whether each member's name is seen, however far the table is scrolled.
+const NAMES: &str = "[...document.querySelectorAll('#members th')].every((one) => { \
+    one.scrollIntoView({ block: 'center', inline: 'nearest' }); const r = one.firstChild.getBoundingClientRect(); \
+    const met = document.elementFromPoint(r.left + 4, r.top + r.height / 2); \
+    return r.left >= 0 && r.right <= innerWidth && one.contains(met); })";
+
+#[test]
+fn controls_and_names_are_on_screen_at_every_width() {
+    if skipped(&["sleep"]) {
+        return;
+    }
+    let mut site = Site::new(2);
+    let long = "a service whose name is as long as the name of a member may be ..";
+    site.start(&["run", "--quiet", "--pool", "web", "--name", &long[..64], "--", "sleep", "300"]);
+    let Some(mut browser) = Browser::open(&site.address, &format!("#token={}", site.token)) else { return };
+    browser.wait_for("document.querySelectorAll('#members button').length === 3");
+    assert_eq!(
+        browser.value(&format!(
+            "[...document.querySelectorAll('.name')].some((one) => one.title.startsWith('{long}'))",
+            long = &long[..64]
+        )),
+        true
+    );
+    for width in [390, 480, 768, 1024, 1280, 1440, 1920] {
+        let metrics = json!({"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": false});
+        browser.call("Emulation.setDeviceMetricsOverride", &metrics);
+        browser.wait_for(&format!("innerWidth === {width} && document.querySelectorAll('.chart canvas').length === 4"));
+        assert_eq!(browser.value("document.documentElement.scrollWidth"), width, "nothing reaches beyond the edge");
+        for scrolled in ["0", "one.scrollWidth"] {
+            browser.value(&format!(
+                "document.querySelectorAll('.wide').forEach((one) => {{ one.scrollLeft = {scrolled}; }})"
+            ));
+            // The table is made anew each second: what was found may have gone.
+            browser.wait_for(CONTROLS);
+            browser.wait_for(NAMES);
+        }
+        if width >= 1280 {
+            assert_eq!(
+                browser.value("(() => { const one = document.querySelector('.wide'); return one.scrollWidth <= one.clientWidth; })()"),
+                true,
+                "at {width} all of the table is seen"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_budget_by_hand_is_marked_and_lifted_and_charts_begin_before_the_page() {
+    if skipped(&["sleep"]) {
+        return;
+    }
+    let mut site = Site::new(0);
+    site.start(&["run", "--quiet", "--pool", "web", "--name", "orders", "--max", "100M", "--", "sleep", "300"]);
+    wait_for("the member", || site.pool()["members"][0]["name"] == "orders");
+    let run = |arguments: &[&str]| {
+        let output = site.command(arguments).stdout(Stdio::piped()).output().expect("it starts");
+        (
+            output.status.success(),
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr),
+        )
+    };
+    let looks = || {
+        let answer = site.get("/api/history");
+        let (_, body) = answer.split_once("\r\n\r\n").expect("an answer");
+        serde_json::from_str::<Value>(body).expect("JSON")["pools"][0]["looks"].as_array().map_or(0, Vec::len)
+    };
+    let (done, said) = run(&["pool", "budget", "web", "orders", "64M"]);
+    assert!(done && said.contains("orders (") && said.contains("64 MiB at most"), "{said}");
+    wait_for("the mark", || site.pool()["members"][0]["budget_bytes"] == 64 << 20);
+    assert!(run(&["pool", "status", "web"]).1.contains("set by hand"));
+    for wrong in [
+        &["pool", "budget", "web", "order", "64M"][..],
+        &["pool", "budget", "web", "orders"],
+        &["pool", "budget", "web", "orders", "1"],
+    ] {
+        let (done, said) = run(wrong);
+        assert!(!done && !said.is_empty(), "{wrong:?}: {said}");
+    }
+    wait_for("some history", || looks() >= 5);
+    let Some(mut browser) = Browser::open(&site.address, &format!("#token={}", site.token)) else { return };
+    browser.wait_for("document.querySelector('#members .mark')?.textContent === 'set by hand'");
+    browser.wait_for("history.length > 5 && history[0].time < performance.timeOrigin / 1000 - 2");
+    assert_eq!(browser.value("history.every((one, at) => !at || one.time > history[at - 1].time)"), true);
+    browser.value("document.querySelector('#members button').click()");
+    browser.wait_for("document.getElementById('dialog').open && !document.getElementById('lift').hidden");
+    browser.value("document.getElementById('lift').click()");
+    browser.wait_for("!document.getElementById('dialog').open && !document.querySelector('#members .mark')");
+    let member = || site.pool()["members"][0].take();
+    assert!(member()["budget_bytes"].is_null() && member()["max_bytes"] == 100 << 20, "what it asked for holds again");
+    let (done, _) = run(&["pool", "budget", "web", &member()["pid"].to_string(), "32M"]);
+    assert!(done);
+    wait_for("the budget by process", || member()["max_bytes"] == 32 << 20);
+    let (done, _) = run(&["pool", "budget", "web", "orders", "--lift"]);
+    assert!(done);
+    wait_for("the end of the budget", || member()["max_bytes"] == 100 << 20);
 }
 
 /// Seconds of processor time that a process has taken.

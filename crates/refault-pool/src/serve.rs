@@ -27,7 +27,10 @@
 //!     fn json(&self, _: &[Status]) -> String {
 //!         "[]".into()
 //!     }
-//!     fn set_budget(&self, pool: &str, _: u64, _: u64) -> Result<(), String> {
+//!     fn history(&self) -> String {
+//!         "[]".into()
+//!     }
+//!     fn set_budget(&self, pool: &str, _: u64, _: Option<u64>) -> Result<(), String> {
 //!         Err(format!("there is no pool '{pool}'"))
 //!     }
 //! }
@@ -78,11 +81,13 @@ pub trait Pools: Send + Sync + 'static {
     fn statuses(&self) -> Vec<Status>;
     /// The same as the page reads them.
     fn json(&self, statuses: &[Status]) -> String;
-    /// Sets a member's budget in bytes.
+    /// How members were in the last minutes, as the page reads it.
+    fn history(&self) -> String;
+    /// Sets a member's budget in bytes, or lifts it.
     ///
     /// # Errors
     /// Says why not.
-    fn set_budget(&self, pool: &str, pid: u64, bytes: u64) -> Result<(), String>;
+    fn set_budget(&self, pool: &str, pid: u64, bytes: Option<u64>) -> Result<(), String>;
 }
 
 /// What was seen last.
@@ -207,6 +212,7 @@ impl<P: Pools> Window<P> {
             Target::Health => Ok(Answer::text(200, "text/plain", "ok\n")),
             Target::Metrics => Ok(self.metrics(request)),
             Target::Pools => Ok(Answer::text(200, "application/json", Arc::clone(&self.seen().json))),
+            Target::History => Ok(Answer::text(200, "application/json", self.pools.history())),
             Target::Events => Ok(Answer::events()),
             Target::Budget => self.budget(request),
         }
@@ -223,13 +229,17 @@ impl<P: Pools> Window<P> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A change by hand: a JSON object with pool, pid and bytes.
+    /// A change by hand: a JSON object with pool, pid and bytes, which are null to lift a budget.
     fn budget(&self, request: &Request) -> Result<Answer, Problem> {
-        #[derive(serde::Deserialize)]
+        use serde::Deserialize;
+
+        #[derive(Deserialize)]
         struct Change {
             pool: String,
             pid: u64,
-            bytes: u64,
+            // Left out it is a mistake, not null.
+            #[serde(deserialize_with = "Option::deserialize")]
+            bytes: Option<u64>,
         }
         let kind = request.header("content-type").and_then(|kind| kind.split(';').next()).unwrap_or_default();
         if !kind.trim().eq_ignore_ascii_case("application/json") {

@@ -37,6 +37,7 @@
 
 pub mod daemon;
 mod entry;
+pub mod history;
 pub mod ledger;
 pub mod member;
 pub mod place;

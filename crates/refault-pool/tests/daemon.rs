@@ -31,9 +31,9 @@ fn open(place: &Place, memory: u64) -> Arc<Daemon> {
 }
 
 /// What the pool says about a member's budget.
-fn set_budget(place: &Place, pid: u64, bytes: u64) -> Option<Answer> {
+fn set_budget(place: &Place, pid: u64, bytes: impl Into<Option<u64>>) -> Option<Answer> {
     let stream = UnixStream::connect(place.socket()).expect("it listens");
-    send(&stream, &Request::Budget { pid, bytes }).expect("it reads");
+    send(&stream, &Request::Budget { pid, bytes: bytes.into() }).expect("it reads");
     receive(&mut BufReader::new(&stream), MAX_LINE).expect("an answer")
 }
 
@@ -203,6 +203,13 @@ fn a_budget_set_by_hand_is_kept_for_the_daemon_after_this_one() {
     drop(open(&next, 64 * MIB));
     std::fs::copy(place.state(), next.state()).expect("room");
     let after = open(&next, 64 * MIB);
-    assert_eq!(after.status().members[&id].terms.max, Some(40 * MIB));
+    let status = &after.status().members[&id];
+    assert_eq!((status.terms.max, status.budget_bytes), (Some(40 * MIB), Some(40 * MIB)));
+    // Lifted there, what the member asked for holds again.
+    let server = Arc::clone(&after);
+    std::thread::spawn(move || server.run(&NEVER));
+    assert_eq!(set_budget(&next, id, None), Some(Answer::Done));
+    let status = &after.status().members[&id];
+    assert_eq!((status.terms.max, status.terms.min, status.budget_bytes), (None, 32 * MIB, None));
     drop(daemon);
 }

@@ -203,12 +203,12 @@ fn a_budget_by_hand_holds_and_nonsense_is_refused() {
     let mut programs = vec![Program::new(1000 * MIB, SECOND)];
     ledger.join(0, Terms::default(), 0);
     run(&mut ledger, &mut programs, 50);
-    assert_eq!(ledger.set_budget(0, 100 * MIB), Ok(()));
+    assert_eq!(ledger.set_budget(0, Some(100 * MIB)), Ok(()));
     run(&mut ledger, &mut programs, 50);
     assert_eq!(grants(&ledger), [100]);
-    assert_eq!(ledger.set_budget(0, 500 * MIB), Err(BudgetError::AbovePool(400 * MIB)));
-    assert_eq!(ledger.set_budget(0, 1), Err(BudgetError::BelowLeast(MIN_GRANT)));
-    assert_eq!(ledger.set_budget(7, 100 * MIB), Err(BudgetError::NoMember));
+    assert_eq!(ledger.set_budget(0, Some(500 * MIB)), Err(BudgetError::AbovePool(400 * MIB)));
+    assert_eq!(ledger.set_budget(0, Some(1)), Err(BudgetError::BelowLeast(MIN_GRANT)));
+    assert_eq!(ledger.set_budget(7, Some(100 * MIB)), Err(BudgetError::NoMember));
 }
 
 #[test]
@@ -216,20 +216,27 @@ fn a_budget_below_what_the_member_is_to_have_is_refused_in_words_and_changes_not
     let mut ledger = Ledger::new(400 * MIB, SECOND, None);
     let terms = Terms { min: 64 * MIB, low: 100 * MIB, ..Terms::default() };
     ledger.join(0, terms, 200 * MIB);
-    let refused = ledger.set_budget(0, 32 * MIB).expect_err("less than its min");
+    let refused = ledger.set_budget(0, Some(32 * MIB)).expect_err("less than its min");
     assert_eq!(refused.to_string(), "below the least that the member is to have, 64 MiB");
     assert_eq!((ledger.members()[&0].terms, ledger.members()[&0].grant), (terms, 200 * MIB));
     // What is not to be taken from it is no more than what it may have.
-    ledger.set_budget(0, 80 * MIB).expect("enough");
+    ledger.set_budget(0, Some(80 * MIB)).expect("enough");
     let member = &ledger.members()[&0];
     assert_eq!((member.terms.max, member.terms.low, member.grant), (Some(80 * MIB), 80 * MIB, 80 * MIB));
+    // A larger one leaves what was asked for, and without any all of that holds again.
+    ledger.set_budget(0, Some(120 * MIB)).expect("enough");
+    let member = &ledger.members()[&0];
+    assert_eq!((member.terms.max, member.terms.low), (Some(120 * MIB), 100 * MIB));
+    assert_eq!(ledger.set_budget(0, None), Ok(()));
+    assert_eq!((ledger.members()[&0].terms, ledger.members()[&0].budget), (terms, None));
+    assert_eq!(ledger.set_budget(7, None), Err(BudgetError::NoMember));
 }
 
 #[test]
 fn a_budget_by_hand_outlives_that_its_member_joins_again_but_is_not_for_the_next_of_that_number() {
     let mut ledger = Ledger::new(400 * MIB, SECOND, None);
     ledger.join(0, Terms::default(), 200 * MIB);
-    ledger.set_budget(0, 100 * MIB).expect("enough");
+    ledger.set_budget(0, Some(100 * MIB)).expect("enough");
     ledger.join(0, Terms::default(), 100 * MIB);
     assert_eq!(ledger.members()[&0].terms.max, Some(100 * MIB));
     let mut programs = vec![Program::new(1000 * MIB, SECOND)];

@@ -19,7 +19,8 @@ const MAX_ANSWER: u64 = 64 << 20;
 const WITHIN: Duration = Duration::from_secs(2);
 
 /// What CSV has of a member.
-const COLUMNS: [&str; 22] = [
+const COLUMNS: [&str; 24] = [
+    "name",
     "program",
     "pid",
     "answers",
@@ -28,6 +29,7 @@ const COLUMNS: [&str; 22] = [
     "min_bytes",
     "low_bytes",
     "max_bytes",
+    "budget_bytes",
     "weight",
     statistics::CHARGE.name,
     statistics::PEAK.name,
@@ -139,7 +141,7 @@ fn write_table(out: &mut dyn Write, status: &Status) -> std::io::Result<()> {
     ]);
     for (pid, member) in &status.members {
         let mut row = vec![
-            member.program.clone(),
+            member.name.clone(),
             pid.to_string(),
             bytes_text(member.grant_bytes),
             bytes_text(member.figures.charge),
@@ -148,7 +150,9 @@ fn write_table(out: &mut dyn Write, status: &Status) -> std::io::Result<()> {
         ];
         row.extend(status.bytes_by_age(member).map(bytes_text));
         row.push(member.figures.would_stop_refaulting_at.map_or_else(|| "–".to_owned(), bytes_text));
-        row.push(if member.answers { String::new() } else { "does not answer".to_owned() });
+        let marks = [(!member.answers, "does not answer"), (member.budget_bytes.is_some(), "set by hand")];
+        let marks: Vec<&str> = marks.iter().filter(|(is_so, _)| *is_so).map(|(_, mark)| *mark).collect();
+        row.push(marks.join(", "));
         table.add_row(row);
     }
     align_numbers(&mut table);
@@ -207,6 +211,7 @@ fn member_json(status: &Status, pid: u64, member: &MemberStatus) -> Value {
         figures.policies.iter().map(|(name, times)| json!({"policy": name, "faults_ratio": times})).collect();
     json!({
         "pid": pid,
+        "name": member.name,
         "program": member.program,
         "answers": member.answers,
         "grant_bytes": member.grant_bytes,
@@ -214,6 +219,7 @@ fn member_json(status: &Status, pid: u64, member: &MemberStatus) -> Value {
         "min_bytes": member.terms.min,
         "low_bytes": member.terms.low,
         "max_bytes": member.terms.max,
+        "budget_bytes": member.budget_bytes,
         "weight": member.terms.weight,
         "charge_bytes": figures.charge,
         "peak_bytes": figures.peak,
@@ -247,6 +253,8 @@ mod tests {
     fn csv_has_every_plain_figure_of_json() {
         let member = MemberStatus {
             program: "sort".to_owned(),
+            name: "orders".to_owned(),
+            budget_bytes: None,
             terms: Terms { min: 1, low: 2, max: Some(3), weight: 4, needs: 0 },
             grant_bytes: 5,
             committed_bytes: 6,

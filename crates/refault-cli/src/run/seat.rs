@@ -19,7 +19,7 @@ use refault_pool::shared::protocol::Wishes;
 use super::advice::Recent;
 use super::observed::Observed;
 use super::totals::Totals;
-use super::{control, needs};
+use super::{control, member_name, needs};
 use crate::launch::Launch;
 
 /// Looks at what the pool says.
@@ -38,6 +38,9 @@ pub(super) struct SeatArgs {
     #[arg(long, value_name = "NAME")]
     #[arg(conflicts_with_all = ["memory", "runs", "slowdown", "resident", "memory_control"])]
     pub(super) pool: Option<String>,
+    /// What the pool calls it [default: the program, or the script that it runs]
+    #[arg(long, value_name = "NAME", requires = "pool", value_parser = member_name::given)]
+    name: Option<String>,
     /// Bytes that the pool never takes from it [default: 4M]
     #[arg(long, value_name = "SIZE", requires = "pool")]
     min: Option<Bytes>,
@@ -69,13 +72,13 @@ impl SeatArgs {
     /// # Errors
     /// There is no such pool, or no room in it.
     pub(super) fn join(&self, program: &[OsString], store: Option<&str>) -> Result<Option<Seat>, Failure> {
-        let Some(name) = &self.pool else { return Ok(None) };
+        let Some(pool) = &self.pool else { return Ok(None) };
         if store == Some("pool") {
             let remedy =
                 "what does not compress would have nowhere to go when others need room; leave it out, or give file=DIR";
             return Err(Failure::usage("not possible in a pool", "--store pool", remedy));
         }
-        let place = Place::new(name).map_err(|why| Failure::usage("wrong usage", "--pool", why))?;
+        let place = Place::new(pool).map_err(|why| Failure::usage("wrong usage", "--pool", why))?;
         let bytes = |size: Option<Bytes>| size.map(|Bytes(bytes)| bytes);
         let needs = self.needs.as_deref().map(needs::bytes).transpose()?;
         let (min, low, max) = (bytes(self.min), bytes(self.low), bytes(self.max));
@@ -99,20 +102,21 @@ impl SeatArgs {
         }
         let wishes = Wishes { min, low, max, weight: self.weight, needs };
         let wait = self.wait.unwrap_or(if needs.is_some() { FOR_EVER } else { WAIT });
+        let name = self.name.clone().unwrap_or_else(|| member_name::of(program));
         let program =
             Path::new(&program[0]).file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
-        let member = Member::join(&place, &program, wishes, wait).map_err(|error| match error {
+        let member = Member::join_as(&place, &program, &name, wishes, wait).map_err(|error| match error {
             JoinError::Away(error) => {
-                let remedy = format!("{error}; start it with refault pool --memory SIZE --name {name}");
+                let remedy = format!("{error}; start it with refault pool --memory SIZE --name {pool}");
                 Failure::failed("no such pool", place.socket().display(), remedy)
             }
-            JoinError::Refused(why) => Failure::failed("cannot join the pool", name, why),
+            JoinError::Refused(why) => Failure::failed("cannot join the pool", pool, why),
             JoinError::Silent => {
                 let remedy =
                     "it was stopped, or hangs: continue it, or end it and start it again; members keep what they have";
-                Failure::failed("the pool's daemon does not answer", name, remedy)
+                Failure::failed("the pool's daemon does not answer", pool, remedy)
             }
-            JoinError::Full => Failure::failed("the pool is full", name, "give --wait more time, or end a member"),
+            JoinError::Full => Failure::failed("the pool is full", pool, "give --wait more time, or end a member"),
         })?;
         let joined = refault_paging::sys::now();
         let recent = Recent::default();

@@ -69,7 +69,7 @@ fn draw_members(frame: &mut Frame<'_>, area: Rect, status: &Status) {
         let would = member.figures.would_stop_refaulting_at.map_or_else(|| "–".to_owned(), bytes_text);
         let waits = if member.answers { format!("{:.2} %", member.pressure * 100.0) } else { "silent".to_owned() };
         Row::new([
-            Cell::from(member.program.clone()),
+            Cell::from(member.name.clone()),
             right(pid.to_string()),
             right(bytes_text(member.figures.charge)),
             right(bytes_text(member.grant_bytes)),
@@ -127,6 +127,8 @@ mod tests {
     fn status() -> Status {
         let member = |program: &str, charge: u64, answers, would_stop_refaulting_at| MemberStatus {
             program: program.to_owned(),
+            name: program.to_owned(),
+            budget_bytes: None,
             terms: Terms::default(),
             grant_bytes: charge + (8 << 20),
             committed_bytes: charge,

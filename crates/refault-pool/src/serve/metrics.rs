@@ -1,6 +1,6 @@
 //! `/metrics`: the pools for Prometheus, in its own text and as OpenMetrics.
 //!
-//! Labels are `pool`, and for members `program` and `pid`, of which there are as many as members; ages are five, and
+//! Labels are `pool`, and for members `program`, `name` and `pid`, of which there are as many as members; ages are five, and
 //! codes of answers a score. The page docs/reference/metrics.md lists the names.
 //!
 //! ```
@@ -70,7 +70,12 @@ fn of_pool(status: &Status) -> Labels {
 }
 
 fn of_member(status: &Status, pid: u64, member: &MemberStatus) -> Labels {
-    vec![("pool", status.pool.clone()), ("program", member.program.clone()), ("pid", pid.to_string())]
+    vec![
+        ("pool", status.pool.clone()),
+        ("program", member.program.clone()),
+        ("name", member.name.clone()),
+        ("pid", pid.to_string()),
+    ]
 }
 
 fn pools(registry: &mut Registry, statuses: &[Status]) {
@@ -196,7 +201,9 @@ mod tests {
         let figures = Figures { policies: vec![("lru".to_owned(), 1.5)], ..figures };
         let member = MemberStatus {
             program: "a\"b\n".to_owned(),
+            name: "web".to_owned(),
             terms: Terms::default(),
+            budget_bytes: None,
             grant_bytes: 9,
             committed_bytes: 9,
             answers: true,
@@ -214,13 +221,13 @@ mod tests {
         let text = open(&[status], &traffic);
         for line in [
             "refault_pool_memory_bytes{pool=\"p\"} 10",
-            "refault_member_charge_bytes{pool=\"p\",program=\"a\\\"b\\n\",pid=\"3\"} 5",
-            "refault_member_would_stop_refaulting_at_bytes{pool=\"p\",program=\"a\\\"b\\n\",pid=\"3\"} 9",
-            "refault_member_faults_total{pool=\"p\",program=\"a\\\"b\\n\",pid=\"3\"} 7",
-            "refault_member_pressure_ratio{pool=\"p\",program=\"a\\\"b\\n\",pid=\"3\"} 0.25",
-            "refault_member_policy_faults_ratio{pool=\"p\",program=\"a\\\"b\\n\",pid=\"3\",policy=\"lru\"} 1.5",
-            "refault_member_generations_bytes{pool=\"p\",program=\"a\\\"b\\n\",pid=\"3\",age=\"1s\"} 4",
-            "refault_member_generations_bytes{pool=\"p\",program=\"a\\\"b\\n\",pid=\"3\",age=\"10m\"} 3",
+            "refault_member_charge_bytes{pool=\"p\",program=\"a\\\"b\\n\",name=\"web\",pid=\"3\"} 5",
+            "refault_member_would_stop_refaulting_at_bytes{pool=\"p\",program=\"a\\\"b\\n\",name=\"web\",pid=\"3\"} 9",
+            "refault_member_faults_total{pool=\"p\",program=\"a\\\"b\\n\",name=\"web\",pid=\"3\"} 7",
+            "refault_member_pressure_ratio{pool=\"p\",program=\"a\\\"b\\n\",name=\"web\",pid=\"3\"} 0.25",
+            "refault_member_policy_faults_ratio{pool=\"p\",program=\"a\\\"b\\n\",name=\"web\",pid=\"3\",policy=\"lru\"} 1.5",
+            "refault_member_generations_bytes{pool=\"p\",program=\"a\\\"b\\n\",name=\"web\",pid=\"3\",age=\"1s\"} 4",
+            "refault_member_generations_bytes{pool=\"p\",program=\"a\\\"b\\n\",name=\"web\",pid=\"3\",age=\"10m\"} 3",
             "refault_serve_connections{kind=\"request\"} 2",
             "refault_serve_refused_total{kind=\"request\",limit=\"client\"} 3",
             "refault_serve_refused_total{kind=\"stream\",limit=\"all\"} 0",

@@ -33,6 +33,8 @@ pub enum Target {
     Pools,
     /// The same, as they change.
     Events,
+    /// How their members were in the last minutes.
+    History,
     /// A member's budget.
     Budget,
 }
@@ -51,6 +53,7 @@ impl Target {
             "/metrics" => Target::Metrics,
             "/api/pools" => Target::Pools,
             "/api/events" => Target::Events,
+            "/api/history" => Target::History,
             "/api/budget" => Target::Budget,
             _ => return None,
         })

@@ -46,10 +46,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::connections::{Places, Threads, serve_each};
 
-use super::ledger::{Figures, Ledger, MIN_GRANT, Terms};
+use super::history::{History, Moment};
+use super::ledger::{Entry, Figures, Ledger, MIN_GRANT, Terms};
 use super::place::Place;
 use super::processes::{self, Process, now};
-use super::protocol::{Answer, MAX_LINE, MemberStatus, Request, Status, Wishes, receive, send};
+use super::protocol::{Answer, MAX_LINE, MemberStatus, Request, Status, Wishes, bytes_by_age, receive, send};
 
 /// Between two rounds.
 pub const ROUND: Duration = Duration::from_millis(200);
@@ -67,6 +68,8 @@ const FIRST_WORD: Duration = Duration::from_secs(5);
 
 /// No process has a higher number; members say one for each process that they know by another namespace's number alone.
 const MAX_NUMBER: i32 = 1 << 22;
+/// Characters of a member's name.
+pub const MAX_NAME: usize = 64;
 /// Between two looks at what descends from members that cannot name all of their processes, while they are connected.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -86,6 +89,8 @@ pub struct PoolOptions {
 /// A member as the daemon knows it.
 struct Known {
     program: String,
+    /// What people call it.
+    name: String,
     /// Its own process and those of its programs: as long as one is there, its memory is taken to be in use.
     processes: Vec<Process>,
     /// It is in a PID namespace of its own: the numbers that it names are not ours.
@@ -108,12 +113,15 @@ struct State {
     written: String,
     /// When all processes were looked at last.
     looked: Option<Instant>,
+    history: History,
 }
 
 /// What is written for the daemon after this one.
 #[derive(Serialize, Deserialize)]
 struct Left {
     program: String,
+    #[serde(default)]
+    name: String,
     terms: Terms,
     committed: u64,
     #[serde(default)]
@@ -149,6 +157,7 @@ impl Daemon {
             known: BTreeMap::new(),
             written: String::new(),
             looked: None,
+            history: History::default(),
         };
         let left = fs::read_to_string(place.state()).unwrap_or_default();
         let left: BTreeMap<u64, Left> = serde_json::from_str(&left).unwrap_or_default();
@@ -159,6 +168,7 @@ impl Daemon {
             let heard = Instant::now();
             let known = Known {
                 program: left.program,
+                name: left.name,
                 processes: left.processes,
                 is_numbered_otherwise: false,
                 has_unnamed: false,
@@ -226,8 +236,8 @@ impl Daemon {
         let mut joined = false;
         while let Some(request) = receive::<Request>(&mut reader, MAX_LINE)? {
             match request {
-                Request::Join { program, wishes, has } => {
-                    if let Err(why) = self.join(pid, &program, wishes, has, &stream, number) {
+                Request::Join { program, name, wishes, has } => {
+                    if let Err(why) = self.join(pid, (&program, &name), wishes, has, &stream, number) {
                         return send(&*stream, &Answer::Refused(why));
                     }
                     joined = true;
@@ -240,6 +250,7 @@ impl Daemon {
                     }
                 }
                 Request::Status => send(&*stream, &Answer::Status(Box::new(self.status())))?,
+                Request::History => send(&*stream, &Answer::History(self.state().history.looks()))?,
                 Request::Budget { pid, bytes } => {
                     let set = self.state().ledger.set_budget(pid, bytes);
                     let answer = set.map_or_else(|why| Answer::Refused(why.to_string()), |()| Answer::Done);
@@ -253,7 +264,7 @@ impl Daemon {
     fn join(
         &self,
         pid: u64,
-        program: &str,
+        (program, name): (&str, &str),
         wishes: Wishes,
         has: u64,
         stream: &Arc<UnixStream>,
@@ -267,7 +278,9 @@ impl Daemon {
         // Without them it could not be told later whether it is gone.
         let (own, is_numbered_otherwise) =
             look(pid as i32).map_err(|error: io::Error| format!("its process cannot be looked at: {error}"))?;
-        let configured = self.options.members.get(program).copied().unwrap_or_default();
+        let name = named(name, program);
+        let configured = [&name, program].into_iter().find_map(|known| self.options.members.get(known));
+        let configured = configured.copied().unwrap_or_default();
         let terms = wishes.terms(configured);
         let mut state = self.state();
         let before = state.ledger.members().get(&pid).map(|member| member.committed);
@@ -287,6 +300,7 @@ impl Daemon {
         }
         let known = Known {
             program: program.to_owned(),
+            name,
             processes,
             is_numbered_otherwise,
             has_unnamed: is_numbered_otherwise,
@@ -327,7 +341,12 @@ impl Daemon {
         let silent: Vec<u64> =
             state.known.iter().filter(|(_, known)| known.heard.elapsed() > SILENCE).map(|(id, _)| *id).collect();
         silent.iter().for_each(|id| state.ledger.answers(*id, false));
-        state.ledger.round(now(), elapsed.as_nanos() as u64);
+        let now = now();
+        state.ledger.round(now, elapsed.as_nanos() as u64);
+        if state.history.is_due(now) {
+            let moments = state.ledger.members().iter().map(|(id, entry)| (*id, moment(now, entry))).collect();
+            state.history.note(now, moments);
+        }
         state.write(&self.place);
         state.tell();
     }
@@ -339,7 +358,9 @@ impl Daemon {
             let known = state.known.get(id);
             let status = MemberStatus {
                 program: known.map_or_else(String::new, |known| known.program.clone()),
+                name: known.map_or_else(String::new, |known| named(&known.name, &known.program)),
                 terms: entry.terms,
+                budget_bytes: entry.budget,
                 grant_bytes: entry.grant,
                 committed_bytes: entry.committed,
                 answers: entry.answers,
@@ -417,7 +438,8 @@ impl State {
                 let known = self.known.get(id)?;
                 let left = Left {
                     program: known.program.clone(),
-                    terms: entry.terms,
+                    name: known.name.clone(),
+                    terms: entry.asked,
                     committed: entry.committed,
                     budget: entry.budget,
                     processes: known.processes.clone(),
@@ -449,6 +471,31 @@ impl State {
                 Err(_) => drop(connection.shutdown(std::net::Shutdown::Both)),
             }
         }
+    }
+}
+
+/// What a member is called: what it said, on one line and not too long, or its program.
+fn named(name: &str, program: &str) -> String {
+    let name: String = name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect();
+    if name.trim().is_empty() { program.to_owned() } else { name }
+}
+
+/// A member as its history keeps it.
+fn moment(now: u64, entry: &Entry) -> Moment {
+    let figures = &entry.figures;
+    Moment {
+        charge_bytes: figures.charge,
+        grant_bytes: entry.grant,
+        resident_bytes: figures.resident,
+        compressed_bytes: figures.compressed,
+        stored_bytes: figures.stored,
+        faults: figures.faults,
+        refaults: figures.refaults,
+        fault_p50_ns: figures.fault_p50,
+        fault_p99_ns: figures.fault_p99,
+        pressure: entry.pressure,
+        bytes_by_age: bytes_by_age(now, figures),
+        heat_percent: figures.heat.clone(),
     }
 }
 

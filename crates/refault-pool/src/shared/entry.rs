@@ -135,8 +135,10 @@ impl Figures {
 /// A member's page of the ledger.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// What it asked for.
+    /// What holds for it: what it asked for, within a budget that was set by hand.
     pub terms: Terms,
+    /// What it asked for when it joined, which holds again when such a budget is lifted.
+    pub asked: Terms,
     /// The budget that was set by hand, if one was: `terms` holds it too, and it outlives that the member joins again.
     pub budget: Option<u64>,
     /// Bytes that it is to keep to.

@@ -40,7 +40,7 @@ const GRACE: u64 = 60_000_000_000;
 /// Why a budget cannot be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BudgetError {
-    /// Nobody has that number.
+    /// No member has that number.
     #[error("no such member")]
     NoMember,
     /// The member is never to have less than so many bytes.
@@ -103,6 +103,7 @@ impl Ledger {
         let terms = Terms { min: terms.min.min(self.pool), needs: terms.needs.min(self.pool), ..terms };
         let entry = Entry {
             terms,
+            asked: terms,
             budget: None,
             grant: has,
             turn: 1,
@@ -126,8 +127,7 @@ impl Ledger {
         if let (Some(member), Some(bytes)) = (self.members.get_mut(&id), budget) {
             let bytes = bytes.max(member.floor());
             member.budget = Some(bytes);
-            member.terms.max = Some(bytes);
-            member.terms.low = member.terms.low.min(bytes);
+            member.terms = Terms { max: Some(bytes), low: member.asked.low.min(bytes), ..member.asked };
         }
     }
 
@@ -144,13 +144,17 @@ impl Ledger {
     }
 
     /// A member's budget is set by hand: its `max`, and its `low` as far as that is more. It is the most that it may have;
-    /// who needs it more is given of it as before.
+    /// who needs it more is given of it as before. None lifts it: what the member asked for holds again.
     ///
     /// # Errors
     /// There is no such member, or it cannot have so little or so much. Nothing has changed then.
-    pub fn set_budget(&mut self, id: u64, bytes: u64) -> Result<(), BudgetError> {
+    pub fn set_budget(&mut self, id: u64, bytes: Option<u64>) -> Result<(), BudgetError> {
         let pool = self.pool;
         let member = self.members.get_mut(&id).ok_or(BudgetError::NoMember)?;
+        let Some(bytes) = bytes else {
+            (member.budget, member.terms) = (None, member.asked);
+            return Ok(());
+        };
         if bytes < member.floor() {
             return Err(BudgetError::BelowLeast(member.floor()));
         }

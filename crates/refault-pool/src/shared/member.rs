@@ -38,6 +38,7 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 pub struct Member {
     socket: PathBuf,
     program: String,
+    name: String,
     wishes: Wishes,
     connection: Option<Connection>,
     /// The grant that is kept to, and its number.
@@ -79,10 +80,25 @@ impl Member {
     /// # Errors
     /// See [`JoinError`].
     pub fn join(place: &Place, program: &str, wishes: Wishes, wait: Duration) -> Result<Member, JoinError> {
+        Member::join_as(place, program, program, wishes, wait)
+    }
+
+    /// The same under a name of its own.
+    ///
+    /// # Errors
+    /// See [`JoinError`].
+    pub fn join_as(
+        place: &Place,
+        program: &str,
+        name: &str,
+        wishes: Wishes,
+        wait: Duration,
+    ) -> Result<Member, JoinError> {
         let now = Instant::now();
         let mut member = Member {
             socket: place.socket(),
             program: program.to_owned(),
+            name: name.to_owned(),
             wishes,
             connection: None,
             grant: 0,
@@ -121,8 +137,8 @@ impl Member {
     fn connect(&self) -> io::Result<UnixStream> {
         let stream = UnixStream::connect(&self.socket)?;
         stream.set_write_timeout(Some(SEND_WITHIN))?;
-        let (program, wishes) = (self.program.clone(), self.wishes);
-        send(&stream, &Request::Join { program, wishes, has: self.grant })?;
+        let (program, name, wishes) = (self.program.clone(), self.name.clone(), self.wishes);
+        send(&stream, &Request::Join { program, name, wishes, has: self.grant })?;
         Ok(stream)
     }
 

@@ -4,9 +4,9 @@
 //! use refault_pool::shared::protocol::{MAX_LINE, Request, receive, send};
 //!
 //! let mut line = Vec::new();
-//! send(&mut line, &Request::Budget { pid: 7, bytes: 64 << 20 })?;
+//! send(&mut line, &Request::Budget { pid: 7, bytes: Some(64 << 20) })?;
 //! assert_eq!(line, b"{\"budget\":{\"pid\":7,\"bytes\":67108864}}\n");
-//! assert_eq!(receive(&mut &line[..], MAX_LINE)?, Some(Request::Budget { pid: 7, bytes: 64 << 20 }));
+//! assert_eq!(receive(&mut &line[..], MAX_LINE)?, Some(Request::Budget { pid: 7, bytes: Some(64 << 20) }));
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
@@ -15,6 +15,7 @@ use std::io::{self, BufRead, Read, Write};
 
 use serde::{Deserialize, Serialize};
 
+use super::history::Look;
 use super::ledger::{Figures, Terms};
 
 /// Bytes of a line; who sends more is cut off.
@@ -57,8 +58,11 @@ impl Wishes {
 pub enum Request {
     /// A program is to run in the pool.
     Join {
-        /// Its name.
+        /// What runs.
         program: String,
+        /// What people call it; empty: as the program.
+        #[serde(default)]
+        name: String,
         /// What it asks for.
         wishes: Wishes,
         /// Bytes that it keeps to already, granted before the daemon was started.
@@ -66,14 +70,16 @@ pub enum Request {
     },
     /// How a member is.
     Report(Box<Figures>),
-    /// Somebody wants to know how the pool is.
+    /// A client asks how the pool is.
     Status,
-    /// Somebody sets a member's budget by hand.
+    /// A client asks how its members were in the last minutes.
+    History,
+    /// A client sets a member's budget by hand, or lifts it.
     Budget {
         /// The member's process.
         pid: u64,
-        /// Bytes.
-        bytes: u64,
+        /// Bytes; none: what the member asked for when it joined holds again.
+        bytes: Option<u64>,
     },
 }
 
@@ -92,6 +98,8 @@ pub enum Answer {
     Refused(String),
     /// How the pool is.
     Status(Box<Status>),
+    /// How its members were, oldest look first.
+    History(Vec<Look>),
     /// Done.
     Done,
 }
@@ -123,13 +131,18 @@ pub const AGES: [(&str, u64); 5] = [("1s", 1), ("10s", 10), ("1m", 60), ("10m", 
 impl Status {
     /// Bytes of a member's generations by [`AGES`].
     pub fn bytes_by_age(&self, member: &MemberStatus) -> [u64; AGES.len()] {
-        let mut bytes = [0; AGES.len()];
-        for [birth, size] in &member.figures.generations {
-            let seconds = self.now.saturating_sub(*birth) / 1_000_000_000;
-            bytes[AGES.iter().position(|(_, below)| seconds < *below).unwrap_or(AGES.len() - 1)] += size;
-        }
-        bytes
+        bytes_by_age(self.now, &member.figures)
     }
+}
+
+/// Bytes of a member's generations by [`AGES`], at a moment of the monotonic clock in nanoseconds.
+pub fn bytes_by_age(now: u64, figures: &Figures) -> [u64; AGES.len()] {
+    let mut bytes = [0; AGES.len()];
+    for [birth, size] in &figures.generations {
+        let seconds = now.saturating_sub(*birth) / 1_000_000_000;
+        bytes[AGES.iter().position(|(_, below)| seconds < *below).unwrap_or(AGES.len() - 1)] += size;
+    }
+    bytes
 }
 
 /// How a member is.
@@ -137,8 +150,14 @@ impl Status {
 pub struct MemberStatus {
     /// The program.
     pub program: String,
+    /// What people call it.
+    #[serde(default)]
+    pub name: String,
     /// What it asked for.
     pub terms: Terms,
+    /// The budget that was set by hand, if one was: `terms` holds it too.
+    #[serde(default)]
+    pub budget_bytes: Option<u64>,
     /// Bytes that it is to keep to.
     pub grant_bytes: u64,
     /// Bytes that it may be using.
@@ -184,10 +203,17 @@ mod tests {
     #[test]
     fn messages_come_back_as_they_went() {
         let all = [
-            Request::Join { program: "a\n\"b\"".into(), wishes: Wishes { min: Some(5), ..Wishes::default() }, has: 7 },
+            Request::Join {
+                program: "a\n\"b\"".into(),
+                name: "c".into(),
+                wishes: Wishes { min: Some(5), ..Wishes::default() },
+                has: 7,
+            },
             Request::Report(Box::new(Figures { generations: vec![[1, 2]], ..Figures::default() })),
             Request::Status,
-            Request::Budget { pid: 4, bytes: 9 },
+            Request::History,
+            Request::Budget { pid: 4, bytes: Some(9) },
+            Request::Budget { pid: 4, bytes: None },
         ];
         let mut wire = Vec::new();
         all.iter().for_each(|message| send(&mut wire, message).expect("memory"));

@@ -30,6 +30,7 @@ function size(bytes) {
   while (bytes >= 1024 && unit < 4) { bytes /= 1024; unit++; }
   return (unit === 0 || bytes >= 100 ? bytes.toFixed(0) : bytes.toFixed(1)) + " " + units[unit];
 }
+const title = (member) => `${member.name} (${member.pid})`;
 const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString([], { hour12: false });
 const time = (ns) => ns >= 1e6 ? (ns / 1e6).toFixed(1) + " ms" : (ns / 1e3).toFixed(0) + " µs";
 const advice = (member) => {
@@ -37,14 +38,30 @@ const advice = (member) => {
   return bytes == null ? "its grant" : bytes > member.grant_bytes ? size(bytes) : "its grant";
 };
 
+// The charts of a pool begin with what its daemon saw before.
+async function begin() {
+  const name = pool;
+  history = [];
+  drop();
+  if (!name) return;
+  const answer = await fetch("api/history", { headers: authority(), cache: "no-store" }).catch(() => null);
+  const seen = answer?.ok ? (await answer.json()).pools.find((one) => one.pool === name) : null;
+  if (!seen || pool !== name) return;
+  const first = history[0]?.time ?? Infinity;
+  const before = seen.looks.map((look) => ({
+    time: Date.now() / 1000 - (seen.now - look.at) / 1e9,
+    members: Object.entries(look.members).map(([pid, member]) => ({ pid: Number(pid), ...member })),
+  })).filter((look) => look.time < first);
+  history = [...before, ...history].slice(-KEPT);
+}
+
 function take(text) {
   latest = JSON.parse(text).pools;
   const names = latest.map((one) => one.pool);
   if (!names.includes(pool)) {
     const most = latest.reduce((best, one) => !best || one.charge_bytes > best.charge_bytes ? one : best, null);
     pool = names.includes(query.get("pool")) ? query.get("pool") : most?.pool ?? null;
-    history = [];
-    drop();
+    begin();
   }
   const choice = at("pool");
   if (names.join() !== [...choice.options].map((option) => option.value).join()) {
@@ -75,12 +92,12 @@ function heat(now) {
     return;
   }
   if (seen.map((member) => member.pid).join() !== [...choice.options].map((option) => option.value).join()) {
-    choice.replaceChildren(...seen.map((member) => new Option(`${member.program} (${member.pid})`, member.pid)));
+    choice.replaceChildren(...seen.map((member) => new Option(title(member), member.pid)));
     if (seen.some((member) => String(member.pid) === before)) choice.value = before;
   }
   const pid = Number(choice.value), parts = seen.find((member) => member.pid === pid).heat_percent;
   const hot = parts.filter((percent) => percent >= 50).length, cold = parts.filter((percent) => percent === 0).length;
-  at("heat-note").textContent = `${seen.find((member) => member.pid === pid).program}: of ${parts.length} equal parts of the memory that it used in the last ten minutes, ${hot} are hot now (half of the pages or more) and ${cold} are idle.`;
+  at("heat-note").textContent = `${title(seen.find((member) => member.pid === pid))}: of ${parts.length} equal parts of the memory that it used in the last ten minutes, ${hot} are hot now (half of the pages or more) and ${cold} are idle.`;
   paint(pid);
 }
 
@@ -121,7 +138,7 @@ function policies(now) {
   at("policies").replaceChildren(...seen.map((member) => {
     const row = document.createElement("tr");
     const times = (name) => member.policies.find((one) => one.policy === name)?.faults_ratio;
-    row.append(cell("th", `${member.program} (${member.pid})`, "row"),
+    row.append(cell("th", title(member), "row"),
       ...names.map((name) => cell("td", times(name) == null ? "its own" : times(name).toFixed(2) + " ×")));
     return row;
   }));
@@ -132,14 +149,22 @@ function table(now) {
   const held = document.activeElement?.dataset?.pid;
   body.replaceChildren(...now.members.map((member) => {
     const row = document.createElement("tr");
-    const name = document.createElement("th");
+    const name = document.createElement("th"), text = document.createElement("span"), button = document.createElement("button");
     name.scope = "row";
-    name.textContent = `${member.program} (${member.pid})`;
-    if (!member.answers) {
-      const note = document.createElement("span");
-      note.className = "bad";
-      note.textContent = " does not answer";
-      name.append(note);
+    text.className = "name";
+    text.textContent = text.title = title(member);
+    button.type = "button";
+    button.dataset.pid = member.pid;
+    button.textContent = "Budget";
+    button.setAttribute("aria-label", `Change the budget of ${member.name}, process ${member.pid}`);
+    button.onclick = () => ask(now, member);
+    name.append(text, button);
+    const marks = [[member.budget_bytes != null, "mark", "set by hand"], [!member.answers, "mark bad", "does not answer"]];
+    for (const [, kind, words] of marks.filter(([isSo]) => isSo)) {
+      const mark = document.createElement("span");
+      mark.className = kind;
+      mark.textContent = words;
+      name.append(mark);
     }
     row.append(name);
     for (const text of [size(member.charge_bytes), size(member.grant_bytes), size(member.resident_bytes),
@@ -149,14 +174,6 @@ function table(now) {
       cell.textContent = text;
       row.append(cell);
     }
-    const cell = document.createElement("td"), button = document.createElement("button");
-    button.type = "button";
-    button.dataset.pid = member.pid;
-    button.textContent = "Change";
-    button.setAttribute("aria-label", `Change the budget of ${member.program}, process ${member.pid}`);
-    button.onclick = () => ask(now, member);
-    cell.append(button);
-    row.append(cell);
     return row;
   }));
   if (held) body.querySelector(`[data-pid="${CSS.escape(held)}"]`)?.focus();
@@ -164,14 +181,18 @@ function table(now) {
 
 function ask(now, member) {
   const dialog = at("dialog");
-  at("dialog-title").textContent = `Budget of ${member.program} (${member.pid})`;
+  at("dialog-title").textContent = `Budget of ${title(member)}`;
   at("mib").value = Math.round(member.grant_bytes / MIB);
   at("mib").max = Math.floor(now.memory_bytes / MIB);
   at("problem").textContent = "";
   at("warning").textContent = `It uses ${size(member.charge_bytes)} now. With less, what does not fit is compressed or written to disk.`;
-  at("form").onsubmit = async (event) => {
+  at("lift").hidden = member.budget_bytes == null;
+  at("lift").onclick = () => change(null);
+  at("form").onsubmit = (event) => {
     event.preventDefault();
-    const bytes = Math.round(Number(at("mib").value)) * MIB;
+    change(Math.round(Number(at("mib").value)) * MIB);
+  };
+  const change = async (bytes) => {
     const answer = await fetch("api/budget", {
       method: "POST",
       headers: { "content-type": "application/json", ...authority() },
@@ -211,7 +232,7 @@ function plot(id, labels, data, options) {
 function draw() {
   const times = history.map((one) => one.time);
   const ids = new Map();
-  history.forEach((one) => one.members.forEach((member) => ids.set(member.pid, `${member.program} (${member.pid})`)));
+  history.forEach((one) => one.members.forEach((member) => ids.set(member.pid, title(member))));
   const shown = [...ids.keys()].filter((id) => history.at(-1).members.some((member) => member.pid === id)).slice(0, 16);
   const line = (figure) => shown.map((id) => history.map((one) => {
     const member = one.members.find((other) => other.pid === id);
@@ -235,7 +256,7 @@ function draw() {
   plot("ages", AGES.toReversed(), [times, ...ages.toReversed()], { filled: true });
 }
 
-at("pool").onchange = () => { pool = at("pool").value; history = []; drop(); };
+at("pool").onchange = () => { pool = at("pool").value; begin(); };
 at("cancel").onclick = () => at("dialog").close();
 dark.addEventListener("change", () => { drop(); if (history.length) draw(); });
 for (const id of ["uses-figure", "faults-figure", "heat-member"]) {
