@@ -205,7 +205,8 @@ class CachedFile(io.RawIOBase):
     def _dealloc_warn(self, source: object) -> None:
         """Called by buffered files that are dropped without being closed, too."""
         if not self.closed:
-            warnings.warn(f"unclosed file {source!r}", ResourceWarning, stacklevel=2, source=source)
+            level = 3 if source is self else 2
+            warnings.warn(f"unclosed file {source!r}", ResourceWarning, stacklevel=level, source=source)
 
     def __del__(self) -> None:
         # What could not be opened needs no end.

@@ -262,7 +262,10 @@ class CachedFileSystem(HandedOn):
 
     def _attach(self, behind: str) -> _refault.File:
         if isinstance(self.fs, LocalFileSystem):
-            return self._open_files.cache._native.open(behind, "rb")
+            native = self._open_files.cache._native.open(behind, "rb")
+            # Another handle of the same file may be open in this cache, with pages of before.
+            native.reload()
+            return native
         length = self.fs.size(behind)
         if length is None:
             raise ValueError(f"{behind}: its file system does not say how long it is, so that it cannot be cached")

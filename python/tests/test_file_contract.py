@@ -240,6 +240,25 @@ def test_threads_write_each_record_once(path, mode, quick_switches):
     assert sorted(data[i : i + 8] for i in range(0, len(data), 8)) == [b"%08d" % n for n in range(THREADS * EACH)]
 
 
+def test_all_who_append_find_the_end(path, quick_switches):
+    path.write_bytes(b"")
+    shared = refault.Cache("1M")
+    code = "import sys; [open(sys.argv[1], 'ab', buffering=0).write(b'p%07d' % n) for n in range(500)]"
+    other = subprocess.Popen([sys.executable, "-W", "ignore", "-c", code, path])
+    handles = [refault.open(path, "ab", cache=shared), refault.open(path, "a+b", cache=shared), refault.open(path, "ab")]
+    handles.append(open(path, "ab", buffering=0))
+    together(lambda k: [handles[k].write(b"%d%07d" % (k, n)) for n in range(500)])
+    assert other.wait() == 0
+    for handle in handles:
+        handle.close()
+    data = path.read_bytes()
+    records = [b"%d%07d" % (k, n) for k in range(4) for n in range(500)] + [b"p%07d" % n for n in range(500)]
+    assert sorted(data[i : i + 8] for i in range(0, len(data), 8)) == sorted(records)
+    with refault.open(path, "a+b") as file:
+        assert file.write(b"the end") == 7 and file.tell() == len(data) + 7 == file.size()
+        assert file.read_at(0, 1 << 20) == data + b"the end"
+
+
 READS = {
     "read": lambda file: file.read(8),
     "read1": lambda file: file.read1(8),

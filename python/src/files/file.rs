@@ -1,6 +1,6 @@
 //! An open file, as Python's half knows it.
 
-use std::io::{self, Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,7 +33,7 @@ pub struct File {
     /// Only changed by the thread whose turn it is.
     at: AtomicU64,
     /// Through the kernel's cache, for those that ask for a descriptor. Only locked with the interpreter's lock held.
-    plain: Mutex<Option<Plain>>,
+    plain: Mutex<Option<Arc<Plain>>>,
     /// Others may have the descriptor, and change the file by it.
     is_lent: AtomicBool,
 }
@@ -130,7 +130,7 @@ impl File {
             return Ok(());
         }
         let outcome = py.detach(|| source.file.reload_if_changed());
-        outcome.map(|_| ()).map_err(|error| os_error(&error, words(&error), self.path()))
+        outcome.map(|_| ()).map_err(|error| self.failed(&error))
     }
 
     /// Does what moves the position: `work` is given it, and answers where it is afterwards. Others wait.
@@ -185,17 +185,35 @@ impl File {
         refused(number, format!("{}: {why}", words(&io::Error::from_raw_os_error(number))), self.path())
     }
 
-    /// Works on a descriptor of the kernel's. What was written is there: writes go through.
-    fn with_plain<T>(&self, py: Python<'_>, work: impl FnOnce(&std::fs::File) -> io::Result<T>) -> PyResult<T> {
+    /// The file through the kernel's cache. What was written is there: writes go through.
+    fn plain(&self, py: Python<'_>) -> PyResult<Arc<Plain>> {
         let Some(path) = self.path() else {
             return Err(unsupported(py, "a file of a store has no descriptor".to_owned()));
         };
         let mut plain = self.plain.lock().unwrap_or_else(PoisonError::into_inner);
-        let outcome = match &mut *plain {
-            Some(file) => Ok(file),
-            none => Plain::open(self.origin.mode, path, self.origin.identity).map(|file| none.insert(file)),
-        };
-        outcome.and_then(|file| work(file.file())).map_err(|error| os_error(&error, words(&error), Some(path)))
+        if let Some(plain) = &*plain {
+            return Ok(plain.clone());
+        }
+        let opened = Plain::open(self.origin.mode, path, self.origin.identity).map_err(|error| self.failed(&error))?;
+        Ok(plain.insert(Arc::new(opened)).clone())
+    }
+
+    /// What the system said.
+    fn failed(&self, error: &io::Error) -> PyErr {
+        os_error(error, words(error), self.path())
+    }
+
+    /// Writes to the end, wherever that is by now: the kernel finds it, as others may append, too. The bytes written, and where
+    /// they end.
+    fn append(&self, py: Python<'_>, source: &Source, bytes: &[u8]) -> PyResult<(usize, u64)> {
+        let plain = self.plain(py)?;
+        let appended = py.detach(|| {
+            let written = (&mut plain.file()).write(bytes)?;
+            let end = (&mut plain.file()).stream_position()?;
+            source.file.reload_if_changed()?;
+            Ok((written, end))
+        });
+        appended.map_err(|error| self.failed(&error))
     }
 
     /// Where data (3) or a hole (4) begins, from an offset on.
@@ -209,11 +227,10 @@ impl File {
                 (true, false) => Ok(length),
             };
         }
-        self.with_plain(py, |file| {
-            // SAFETY: a call on a descriptor that lives as long as `file`; it touches no memory.
-            let to = unsafe { libc::lseek64(file.as_raw_fd(), offset, whence) };
-            u64::try_from(to).map_err(|_| io::Error::last_os_error())
-        })
+        let plain = self.plain(py)?;
+        // SAFETY: a call on a descriptor that lives as long as `plain`; it touches no memory.
+        let to = unsafe { libc::lseek64(plain.file().as_raw_fd(), offset, whence) };
+        u64::try_from(to).map_err(|_| self.failed(&io::Error::last_os_error()))
     }
 }
 
@@ -358,7 +375,9 @@ impl File {
             if bytes.is_empty() {
                 return Ok((0, at));
             }
-            let at = if self.origin.mode.appends() { source.file.len() } else { at };
+            if self.origin.mode.appends() {
+                return self.append(py, source, bytes);
+            }
             let written = py.detach(|| source.file.write_at(bytes, at));
             written.map_err(|error| write_error(error, self.path()))?;
             Ok((bytes.len(), at + bytes.len() as u64))
@@ -384,7 +403,7 @@ impl File {
             let bytes = size.extract::<Option<i64>>()?.map_or(Ok(at), u64::try_from);
             let bytes = bytes.map_err(|_| self.refused(libc::EINVAL, "a file has no negative length"))?;
             let cut = py.detach(|| source.file.set_len(bytes));
-            cut.map_err(|error| os_error(&error, words(&error), self.path()))?;
+            cut.map_err(|error| self.failed(&error))?;
             Ok((bytes, at))
         })
     }
@@ -393,9 +412,10 @@ impl File {
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.with_here(py, |_| {
             let at = self.at.load(Ordering::Relaxed);
-            let number = self.with_plain(py, |mut file| file.seek(SeekFrom::Start(at)).map(|_| file.as_raw_fd()))?;
+            let plain = self.plain(py)?;
+            (&mut plain.file()).seek(SeekFrom::Start(at)).map_err(|error| self.failed(&error))?;
             self.is_lent.store(true, Ordering::Relaxed);
-            Ok(number)
+            Ok(plain.file().as_raw_fd())
         })
     }
 

@@ -34,6 +34,7 @@ impl Plain {
         Ok(Plain { file: ManuallyDrop::new(file), identity })
     }
 
+    /// To be used as `&mut &File`, as reads and writes want it.
     pub(super) fn file(&self) -> &File {
         &self.file
     }
