@@ -162,7 +162,7 @@ class CachedFileSystem(HandedOn):
         protocol = (target_protocol or "file") if fs is None else None
         self._options = (memory, policy, self._block_bytes, protocol, repr(target_options))
         self._share()
-        self._fo = fo
+        self._is_before(fo)
 
     def _share(self) -> None:
         """Finds the files that are open, or begins with none."""

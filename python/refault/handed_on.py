@@ -9,8 +9,13 @@ from typing import Any
 
 try:
     from fsspec.implementations.chained import ChainedFileSystem
-except ImportError:  # before 2025.12 fsspec had no class for what stands before others
+
+    _HAS_PATHS = True
+except ImportError:
+    # Before 2025.12 fsspec had no class for what stands before others, and gave those no path of a URL.
     from fsspec.spec import AbstractFileSystem as ChainedFileSystem
+
+    _HAS_PATHS = False
 
 
 class HandedOn(ChainedFileSystem):  # type: ignore[misc, unused-ignore]
@@ -24,6 +29,10 @@ class HandedOn(ChainedFileSystem):  # type: ignore[misc, unused-ignore]
     fs: Any
     #: The path that a URL with nothing of its own means.
     _fo: str | None = None
+
+    def _is_before(self, path: str | None) -> None:
+        """Takes up the path of the URL behind, where fsspec does not give it on with each call."""
+        self._fo = None if _HAS_PATHS else path
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
@@ -61,6 +70,13 @@ class HandedOn(ChainedFileSystem):  # type: ignore[misc, unused-ignore]
         if name.startswith("_") or name == "fs":
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(self.fs, name)
+
+    def _parent(self, path: str) -> Any:
+        return self.fs._parent(self._handed(path))
+
+    def unstrip_protocol(self, name: str) -> str:
+        """A URL of a path."""
+        return f"refault::{self.fs.unstrip_protocol(self._handed(name))}"
 
     @property
     def fsid(self) -> Any:

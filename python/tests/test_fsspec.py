@@ -228,6 +228,29 @@ def test_what_is_written_through_it_is_read_as_it_is(memory):
         assert fs.cat_file("/x")[:1] == b"%d" % (turn % 10)
 
 
+def test_urls_of_all_kinds(memory, tmp_path):
+    options = {"refault": {"memory": "1M"}}
+    with fsspec.open("refault::memory://top.gz", "wt", compression="gzip", **options) as file:
+        file.write("words\n" * 1000)
+    with fsspec.open("refault::memory://top.gz", "rt", compression="infer", **options) as file:
+        assert file.read() == "words\n" * 1000
+    assert memory.find("/") == ["/top.gz"] and memory.isfile("/top.gz")
+    memory.pipe("/d/x", b"0123456789")
+    fs, path = fsspec.core.url_to_fs("refault::memory://d/x", **options)
+    assert fs.unstrip_protocol(path) == "refault::memory:///d/x" and fs._parent(path) == "/d"
+    assert fsspec.core.url_to_fs(fs.unstrip_protocol(path), **options)[0].cat_file(path) == b"0123456789"
+    stores = {name: {"cache_storage": str(tmp_path / name)} for name in ("simplecache", "filecache")}
+    for name, its in stores.items():
+        for url in (f"{name}::refault::memory://d/x", f"refault::{name}::memory://d/x"):
+            with fsspec.open(url, **options, **{name: its}) as file:
+                file.seek(-4, os.SEEK_END)
+                assert file.read() == b"6789"
+    mapper = fsspec.get_mapper("refault::memory://m", **options)
+    mapper.setitems({"x": b"1", "y": b"2"})
+    mapper.delitems(["x"])
+    assert dict(mapper) == {"y": b"2"} and memory.cat_file("/m/y") == b"2"
+
+
 def test_a_transaction_is_the_other_file_system_s(tmp_path):
     fs = fsspec.filesystem("refault", memory="1M")
     path = tmp_path / "a"
