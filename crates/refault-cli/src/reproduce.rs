@@ -4,6 +4,8 @@
 //! side.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use refault_bench::here;
@@ -71,7 +73,11 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         (_, true) => Size::Full,
         _ => Size::Quick,
     };
-    let mut experiment = entry.run(&Request { size, null: args.null, seed: args.seed }, &|part| progress.set(part))?;
+    let estimate = Estimate::begin(entry.name);
+    let mut experiment = entry.run(&Request { size, null: args.null, seed: args.seed }, &|part| {
+        progress.set(part);
+        progress.aside(|| estimate.hear(part));
+    })?;
     drop(progress);
     if args.here {
         let progress = Progress::part("measuring here");
@@ -98,27 +104,70 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn write_table(out: &mut dyn std::io::Write, experiment: &Experiment) -> std::io::Result<()> {
-    let mut table = plain_table();
-    table.set_header(HEADINGS);
-    for row in &experiment.rows {
-        table.add_row(cells(row));
+/// Says how long something takes, as soon as that can be told.
+struct Estimate {
+    begun: Instant,
+    said: AtomicBool,
+}
+
+impl Estimate {
+    /// The least part done, and the least time, by which the rest is judged.
+    const MIN_PART: f64 = 0.02;
+    const MIN_TIME: Duration = Duration::from_millis(300);
+
+    fn begin(name: &str) -> Estimate {
+        say(format_args!("running {name}; how long it takes is said in a moment"));
+        Estimate { begun: Instant::now(), said: AtomicBool::new(false) }
     }
-    for column in 3..HEADINGS.len() - 1 {
+
+    /// So much is done.
+    fn hear(&self, part: f64) {
+        let spent = self.begun.elapsed();
+        if part >= Estimate::MIN_PART && spent >= Estimate::MIN_TIME && !self.said.swap(true, Ordering::Relaxed) {
+            say(format_args!("it takes about {:.0} s in all", (spent.as_secs_f64() / part).ceil()));
+        }
+    }
+}
+
+/// Room for a figure's name and unit beside its numbers; a longer one has a line of its own above them.
+const LABEL: usize = 36;
+
+/// The numbers of the rows as a table, below each workload's name, with what each is before it.
+fn lines_of(rows: &[Row]) -> String {
+    let mut table = plain_table();
+    table.set_header(&HEADINGS[3..]);
+    for row in rows {
+        table.add_row(&cells(row)[3..]);
+    }
+    for column in 0..HEADINGS.len() - 4 {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(comfy_table::CellAlignment::Right);
         }
     }
+    let mut numbers = table.lines();
+    let mut text = format!("{:LABEL$}{}\n", "", numbers.next().unwrap_or_default().trim_end());
+    let mut workload = "";
+    for (row, line) in rows.iter().zip(numbers) {
+        if row.name != workload {
+            workload = &row.name;
+            text += &format!("{workload}\n");
+        }
+        let label = format!("  {} ({})", row.metric, row.unit);
+        let label = if label.chars().count() < LABEL { label } else { format!("{label}\n{:LABEL$}", "") };
+        text += &format!("{label:LABEL$}{}\n", line.trim_end());
+    }
+    text
+}
+
+fn write_table(out: &mut dyn std::io::Write, experiment: &Experiment) -> std::io::Result<()> {
+    writeln!(out, "{}\n", broken(&experiment.verdict, WIDE))?;
     writeln!(out, "{}: scale {}, first seed {}\n", experiment.experiment, number(experiment.scale), experiment.seed)?;
-    writeln!(out, "{}\n", table.trim_fmt())?;
+    writeln!(out, "{}", lines_of(&experiment.rows))?;
     if !experiment.here.is_empty() {
         writeln!(out, "{}\n", here_table(experiment).trim_fmt())?;
     }
     writeln!(out, "{EXPLANATION}")?;
-    for remark in &experiment.remarks {
-        writeln!(out, "{remark}")?;
-    }
-    writeln!(out, "\n{}", experiment.verdict)
+    experiment.remarks.iter().try_for_each(|remark| writeln!(out, "{}", broken(remark, WIDE)))
 }
 
 /// What the cells of a row of this machine's are: the model's and the document's ratio stand beside.
@@ -161,10 +210,33 @@ pub const HEADINGS: [&str; 12] =
 const GROUPED_FROM: f64 = 10_000.0;
 
 /// How to read a table of [`HEADINGS`].
-pub const EXPLANATION: &str = "Two figures are before and after the change; ratio is after over before. Ours are means \
-    over seeds, spread the standard deviation of the ratio. Null is the ratio with the mechanism under test switched \
-    off. 'null too': the null agrees as well, or might; 'chance': our seeds lie on both sides; neither is yes or no. \
-    'fitted': an input was set so that it comes out.";
+pub const EXPLANATION: &str = "\
+Two figures are before and after the change; ratio is after over before. Ours are means over seeds, spread the standard
+deviation of the ratio. Null is the ratio with the mechanism under test switched off. 'null too': the null agrees as
+well, or might; 'chance': our seeds lie on both sides; neither is yes or no. 'fitted': an input was set so that it comes
+out.";
+
+/// A text in lines of at most so many letters, broken at blanks.
+fn broken(text: &str, most: usize) -> String {
+    let mut lines = String::new();
+    let mut length = 0;
+    for word in text.split_whitespace() {
+        let letters = word.chars().count();
+        if length > 0 && length + 1 + letters > most {
+            lines.push('\n');
+            length = 0;
+        } else if length > 0 {
+            lines.push(' ');
+            length += 1;
+        }
+        lines.push_str(word);
+        length += letters;
+    }
+    lines
+}
+
+/// Columns of a wide terminal.
+const WIDE: usize = 120;
 
 /// A row as text: workload, figure, unit, published before, after and ratio, ours, spread, the null's ratio, agreement.
 pub fn cells(row: &Row) -> Vec<String> {

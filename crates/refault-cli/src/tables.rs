@@ -14,6 +14,26 @@ use crate::source::memory_text;
 /// Equally good policies named in a sentence, at most.
 const MAX_NAMED: usize = 4;
 
+/// Columns of a terminal that tables fit into, unless names are longer.
+const MAX_WIDTH: usize = 100;
+/// Letters of a trace's name that are shown.
+const MAX_NAME: usize = 32;
+
+/// A trace's name in short, with its place in the list if there are several: a generated workload without its parameters, a
+/// file without its folder.
+pub fn short_name(results: &[TraceRuns], trace: &str) -> String {
+    let name = trace.split_once(':').map_or(trace, |(name, _)| name);
+    let name = name.rsplit('/').next().unwrap_or(name);
+    let name: String = match name.chars().count() {
+        0..=MAX_NAME => name.to_owned(),
+        _ => name.chars().take(MAX_NAME - 1).chain(['…']).collect(),
+    };
+    match results.iter().position(|runs| runs.trace == trace) {
+        Some(place) if results.len() > 1 => format!("{} {name}", place + 1),
+        _ => name,
+    }
+}
+
 /// Writes a table per trace: miss ratios by policy and size, or, where only one size was asked for, the counters.
 pub fn write_table(out: &mut dyn Write, results: &[TraceRuns], timing: bool) -> std::io::Result<()> {
     for (index, trace) in results.iter().enumerate() {
@@ -24,37 +44,53 @@ pub fn write_table(out: &mut dyn Write, results: &[TraceRuns], timing: bool) -> 
         writeln!(
             out,
             "{}: {} accesses to {} distinct pages ({})",
-            trace.trace,
+            short_name(results, &trace.trace),
             grouped(trace.accesses),
             grouped(trace.distinct_pages),
             memory_text(&trace.reading, trace.distinct_pages)
         )?;
+        if short_name(&[], &trace.trace) != trace.trace {
+            writeln!(out, "  {}", trace.trace)?;
+        }
         if let Some(note) = trace.reading.note() {
             writeln!(out, "{note}")?;
         }
-        let table = if sizes.len() > 1 {
-            figure_table(trace, &sizes, Run::miss_ratio, true)
-        } else {
-            counter_table(trace, timing)
-        };
-        for line in table.lines() {
-            writeln!(out, "{}", line.trim_end())?;
+        if sizes.len() == 1 {
+            write_lines(out, &counter_table(trace, timing))?;
+            continue;
         }
-        if sizes.len() > 1 && trace.runs.iter().any(|run| run.bytes.is_some()) {
+        for part in parts(trace, &sizes) {
+            write_lines(out, &figure_table(trace, part, Run::miss_ratio, true))?;
+        }
+        if trace.runs.iter().any(|run| run.bytes.is_some()) {
             writeln!(out, "by bytes:")?;
-            for line in figure_table(trace, &sizes, byte_ratio, false).lines() {
-                writeln!(out, "{}", line.trim_end())?;
+            for part in parts(trace, &sizes) {
+                write_lines(out, &figure_table(trace, part, byte_ratio, false))?;
             }
         }
     }
     let many = results.iter().any(|trace| sizes_of(trace).len() > 1);
     let legend = if many {
-        "Figures are misses in % of accesses, first touches included. * fewest at that size without knowing the future."
+        "Figures are misses in % of accesses, first touches included.\n* fewest at that size without knowing the future."
     } else {
-        "misses: accesses that did not find their page in memory, first touches included. Other columns: pages, counted \
-         as /proc/vmstat counts them."
+        "misses: accesses that did not find their page in memory, first touches included. Other columns:\n\
+         pages, counted as /proc/vmstat counts them."
     };
     writeln!(out, "\n{legend}")
+}
+
+fn write_lines(out: &mut dyn Write, table: &Table) -> std::io::Result<()> {
+    table.lines().try_for_each(|line| writeln!(out, "{}", line.trim_end()))
+}
+
+/// Sizes whose columns fit beside each other.
+fn parts<'a>(trace: &TraceRuns, sizes: &'a [u64]) -> Vec<&'a [u64]> {
+    // A blank on both sides of each cell, and a figure such as `100.0000*`.
+    const FIGURE: usize = 9;
+    let policy = policies_of(trace).iter().map(|policy| policy.chars().count()).max().unwrap_or(0) + 2;
+    let width = |pages: &u64| memory_text(&trace.reading, *pages).chars().count().max(FIGURE) + 2;
+    let widest = sizes.iter().map(width).max().unwrap_or(1);
+    sizes.chunks((MAX_WIDTH.saturating_sub(policy) / widest).max(1)).collect()
 }
 
 /// The part of the bytes accessed that missed; 0 if the trace does not say.
@@ -131,7 +167,7 @@ pub fn write_verdict(out: &mut dyn Write, verdict: &Verdict, results: &[TraceRun
     }
     writeln!(out, "\nVerdict, without knowing the future:")?;
     for best in &verdict.best {
-        let place = if traces > 1 { format!("{}, ", best.trace) } else { String::new() };
+        let place = if traces > 1 { format!("{}, ", short_name(results, &best.trace)) } else { String::new() };
         writeln!(out, "  {place}{}: {}", memory(&best.trace, best.memory_pages), sentence(best, &verdict.baseline))?;
     }
     if verdict.overall.is_empty() {
@@ -151,14 +187,11 @@ pub fn write_verdict(out: &mut dyn Write, verdict: &Verdict, results: &[TraceRun
             })
         });
         let (_, trace, pages) = &against[0].worst;
-        let last = [format!("{mean_rank:.1}"), format!("{} of {trace}", memory(trace, *pages))];
+        let last = [format!("{mean_rank:.1}"), format!("{} of {}", memory(trace, *pages), short_name(results, trace))];
         table.add_row([policy.clone()].into_iter().chain(cells).chain(last));
     }
     align_numbers(&mut table);
-    for line in table.lines() {
-        writeln!(out, "{}", line.trim_end())?;
-    }
-    Ok(())
+    write_lines(out, &table)
 }
 
 /// The policies that others are compared with in some row, the baseline first.

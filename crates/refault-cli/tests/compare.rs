@@ -206,6 +206,27 @@ fn results_without_times_are_identical_byte_for_byte() {
 }
 
 #[test]
+fn tables_fit_a_terminal_and_the_report_begins_with_the_answer() {
+    let directory = TempDir::new().expect("a directory");
+    let report = directory.path().join("report.html");
+    let table = stdout(&["compare", "--report", report.to_str().expect("text")]);
+    let long = |line: &&str| line.chars().count() > 100;
+    assert_eq!(table.lines().filter(long).collect::<Vec<_>>(), Vec::<&str>::new());
+    assert!(table.contains("\n3 hotcold: 400,000 accesses") && table.contains(" of 3 hotcold\n"), "{table}");
+    let many = ["compare", "--workload", "zipf:pages=4000,accesses=40000", "--policy", "lru,opt", "--memory"];
+    let sizes = "2%,4%,6%,8%,10%,12%,14%,16%,18%,20%,22%,24%";
+    let table = stdout(&[&many[..], &[sizes]].concat());
+    assert_eq!(table.lines().filter(long).collect::<Vec<_>>(), Vec::<&str>::new());
+    assert_eq!(table.matches("\n opt").count(), 2, "{table}");
+    // The answer stands before what is shown on demand.
+    let page = std::fs::read_to_string(&report).expect("the report");
+    let at = |words: &str| page.find(words).unwrap_or_else(|| panic!("no {words}"));
+    assert!(at("Fewest misses without knowing the future") < at("Over all traces"));
+    assert!(at("Over all traces") < at("<details class=\"trace\"><summary>"));
+    assert_eq!(page.matches("<details class=\"trace\"><summary>").count(), 6, "closed");
+}
+
+#[test]
 fn the_verdict_is_what_the_figures_say() {
     let directory = TempDir::new().expect("a temporary directory");
     // Belady's anomaly: FIFO misses 9 of 12 with three frames, 10 with four; LRU 10 and 8.

@@ -78,6 +78,8 @@ fn findings(browser: &str, pages: &[(&str, u32)], dark: bool) -> Vec<Vec<String>
 fn are_readable(browser: &str, reports: &[(&str, &Path)]) {
     let read = |(name, path): &(&str, &Path)| {
         let page = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{name}: {error}"));
+        // What is shown on demand is to be readable too.
+        let page = page.replace("<details class=\"trace\">", "<details class=\"trace\" open>");
         let made = "Made by refault";
         assert!(page.contains(made) && page.contains(" UTC by "), "{name} does not say when and by which command");
         page
@@ -160,6 +162,28 @@ fn comparisons_curves_and_traces_are_readable() {
     let trace = common::trace(&directory, "a.u64", (0..20_000).map(|n| n * n % 997));
     let info = report(&directory, "info.html", &["trace", "info", &trace]);
     are_readable(browser, &[("compare", &compare), ("mrc", &mrc), ("mrc --sample", &sampled), ("trace info", &info)]);
+}
+
+#[test]
+fn a_comparison_of_all_is_not_long() {
+    let Some(browser) = browser() else { return };
+    let directory = TempDir::new().expect("a directory");
+    let compare = report(&directory, "compare.html", &["compare"]);
+    let page = std::fs::read_to_string(&compare).expect("reads");
+    let measured =
+        "<script>onload = () => document.title = 'high: ' + document.documentElement.scrollHeight</script></body>";
+    std::fs::write(&compare, page.replace("</body>", measured)).expect("writes");
+    let output = Command::new(browser)
+        .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,1000"])
+        .arg("--virtual-time-budget=5000")
+        .arg(format!("--user-data-dir={}", directory.path().join("profile").display()))
+        .arg("--dump-dom")
+        .arg(format!("file://{}", compare.display()))
+        .output()
+        .expect("the browser starts");
+    let shown = text(&output.stdout);
+    let high = shown.split("high: ").nth(1).and_then(|rest| rest.split('<').next()).expect("a height");
+    assert!(high.parse::<u32>().is_ok_and(|pixels| (500..4000).contains(&pixels)), "{high} pixels");
 }
 
 #[test]

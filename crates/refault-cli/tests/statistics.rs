@@ -285,6 +285,46 @@ fn a_pool_says_of_a_member_what_the_member_says_itself() {
     all_agree(&run, &said, &summary);
 }
 
+/// A run of a program under so many bytes: its summary.
+fn summary_under(directory: &TempDir, bytes: u64, script: &str) -> Value {
+    let file = directory.path().join("summary.json");
+    let mut command = refault_in(directory.path());
+    command.args(["run", "--quiet", "--memory", &bytes.to_string(), "--summary"]).arg(&file);
+    assert!(command.args(["--", "python3", "-c", script]).status().expect("starts").success());
+    serde_json::from_str(&std::fs::read_to_string(&file).expect("a summary")).expect("JSON")
+}
+
+#[test]
+fn the_advice_is_near_the_budget_at_which_refaults_end() {
+    if skipped(&["python3"]) {
+        return;
+    }
+    let scripts = [
+        include_str!("scripts/goes_through.py"),
+        include_str!("scripts/touches_at_random.py"),
+        include_str!("scripts/makes_anew.py"),
+    ];
+    let directory = TempDir::new().expect("a directory");
+    for script in scripts {
+        let peak = number(&summary_under(&directory, 1 << 30, script), "peak_bytes");
+        let little = peak * 2 / 3;
+        let summary = summary_under(&directory, little, script);
+        let advice = number(&summary, "would_stop_refaulting_at_bytes");
+        // What the tool keeps of each page is not the same to the byte.
+        assert!(advice <= peak + peak / 50, "{advice} advised, {peak} with ample memory: {script}");
+        // The budget at which one in a hundred of these refaults is left.
+        let few = (number(&summary, "refaults") / 100).max(31);
+        let (mut low, mut high) = (little, peak * 21 / 20);
+        for _ in 0..5 {
+            let middle = low.midpoint(high);
+            let is_enough = number(&summary_under(&directory, middle, script), "refaults") <= few;
+            *(if is_enough { &mut high } else { &mut low }) = middle;
+        }
+        let off = advice as f64 / high as f64;
+        assert!((0.85..=1.15).contains(&off), "{advice} advised, {high} found by bisection: {script}");
+    }
+}
+
 /// The first row of a table, by its heads.
 fn csv_row(text: &str) -> std::collections::BTreeMap<String, String> {
     let rows = common::rows(text);

@@ -208,10 +208,10 @@ impl Figure {
         html! {
             fieldset.legend {
                 legend { "Show" }
-                label { input type="radio" name=(name) checked; "all" }
                 @for (index, group) in groups.iter().enumerate() {
-                    label { input type="radio" name=(name) class=(format!("v{index}")); (group.name) }
+                    label { input type="radio" name=(name) class=(format!("v{index}")) checked[index == 0]; (group.name) }
                 }
+                label { input type="radio" name=(name); "all" }
             }
         }
     }

@@ -7,7 +7,7 @@ use super::chart::{Figure, Group, Series, Shape};
 use super::scale::Axis;
 use super::{memory, memory_unit, name_parts, page, write};
 use crate::source::memory_text;
-use crate::tables::widest;
+use crate::tables::{short_name, widest};
 use refault_console::text::number;
 use refault_console::text::{grouped, percent_format};
 use refault_console::{Failure, Output};
@@ -35,14 +35,46 @@ fn body(results: &[TraceRuns], verdict: &Verdict) -> Markup {
             (results.len()) @if results.len() == 1 { " trace" } @else { " traces" }
             ", at each memory size. A page is 4 KiB."
         }
-        @if results.len() > 1 {
-            nav aria-label="Traces" {
-                ul { @for (index, trace) in results.iter().enumerate() { li { a href=(format!("#trace-{index}")) { @let (name, parameters) = name_parts(&trace.trace); (name) " " small { (parameters) } } } } }
-            }
-        }
+        (answer(verdict, results))
         (summary(verdict, results))
         (definitions())
-        @for (index, trace) in results.iter().enumerate() { (trace_section(index, trace)) }
+        h2 { "Trace by trace" }
+        @for (index, trace) in results.iter().enumerate() { (trace_section(index, trace, results.len() == 1)) }
+    }
+}
+
+/// Of each trace and size: who misses least, what the baseline misses and what no policy can do without.
+fn answer(verdict: &Verdict, results: &[TraceRuns]) -> Markup {
+    let percent = percent_format(results.iter().flat_map(|trace| &trace.runs).map(Run::miss_ratio));
+    html! {
+        div.scroll tabindex="0" {
+            table.rows {
+                caption {
+                    "Fewest misses without knowing the future, those of " (verdict.baseline) ", and the bound, in 100 accesses."
+                }
+                thead { tr { @for head in ["trace", "memory", "fewest misses", "%", &verdict.baseline, "bound"] { th scope="col" { (head) } } } }
+                tbody {
+                    @for trace in results {
+                        @for pages in sizes_of(trace) {
+                            @let at = |is_one: &dyn Fn(&Run) -> bool| {
+                                let runs = trace.runs.iter().filter(|run| run.memory_pages == pages && is_one(run));
+                                runs.min_by_key(|run| run.outcome.misses)
+                            };
+                            @let of = |run: Option<&Run>| run.map_or("–".to_owned(), |run| percent(run.miss_ratio()));
+                            @let best = at(&|run| !run.needs_future);
+                            tr {
+                                th scope="row" { (short_name(results, &trace.trace)) }
+                                td { (memory_text(&trace.reading, pages)) }
+                                td { (best.map_or("–", |run| run.policy.as_str())) }
+                                td.best { (of(best)) }
+                                td { (of(at(&|run| run.policy == verdict.baseline))) }
+                                td { (of(at(&|run| run.needs_future))) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -116,13 +148,14 @@ fn definitions() -> Markup {
     }
 }
 
-fn trace_section(index: usize, trace: &TraceRuns) -> Markup {
+/// A trace, shown when it is asked for.
+fn trace_section(index: usize, trace: &TraceRuns, open: bool) -> Markup {
     let sizes = sizes_of(trace);
     let (name, parameters) = name_parts(&trace.trace);
     let middle = sizes.get(sizes.len().saturating_sub(1) / 2).copied();
     html! {
-        section id=(format!("trace-{index}")) {
-            h2 { (name) @if !parameters.is_empty() { " " small { (parameters) } } }
+        details.trace open[open] {
+            summary { (name) @if !parameters.is_empty() { " " small { (parameters) } } }
             p.lead {
                 (grouped(trace.accesses)) " accesses to " (grouped(trace.distinct_pages)) " distinct pages ("
                 (memory_text(&trace.reading, trace.distinct_pages)) "), " (grouped(trace.distinct_anon)) " of them anonymous."
