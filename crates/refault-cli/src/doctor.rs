@@ -13,6 +13,7 @@ use std::path::Path;
 
 use clap::Args;
 use refault_console::{Failure, Format, ResultArgs, in_words, with_output};
+use refault_pager::kernel_gives::{Given, kernel_gives};
 use refault_pager::pagemap::ScanMethod;
 use refault_pager::probe::Capabilities;
 use refault_pager::uffd::{Access, feature};
@@ -127,7 +128,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
 
 fn examine(machine: &Machine, quick: bool) -> Vec<Finding> {
     let capabilities = Capabilities::probe();
-    let mut findings = vec![machine.kernel(), system_call()];
+    let mut findings = vec![machine.kernel(), machine.settings(), gives(&capabilities), system_call()];
     findings.push(agent());
     let usable = capabilities.userfaultfd.is_ok();
     findings.extend(userfaultfd(&capabilities));
@@ -142,6 +143,22 @@ fn examine(machine: &Machine, quick: bool) -> Vec<Finding> {
         measure::add(&mut findings);
     }
     findings
+}
+
+/// What this kernel has of what came in with one release or another: it explains why a machine does what another does not.
+fn gives(capabilities: &Capabilities) -> Finding {
+    let moves = capabilities.userfaultfd.as_ref().is_ok_and(|(offered, _)| offered & feature::MOVE != 0);
+    let scans = matches!(capabilities.scan, Ok(ScanMethod::Ioctl));
+    let mut given = kernel_gives();
+    given.push(Given { name: "PAGEMAP_SCAN", since: "6.7", is_here: scans });
+    given.push(Given { name: "UFFDIO_MOVE", since: "6.8", is_here: moves });
+    let named = |is_here| {
+        let chosen = given.iter().filter(|given: &&Given| given.is_here == is_here);
+        chosen.map(|given| format!("{} ({})", given.name, given.since)).collect::<Vec<_>>().join(", ")
+    };
+    let (here, lacking) = (named(true), named(false));
+    let detail = if lacking.is_empty() { here } else { format!("{here}; without {lacking}") };
+    Finding::new("kernel gives", Status::Works, detail)
 }
 
 /// The library that is preloaded into programs.

@@ -49,6 +49,7 @@ mod fault_scratch;
 mod fork;
 mod fork_gate;
 mod in_thread;
+pub mod kernel_gives;
 mod latency;
 mod mlock;
 mod options;

@@ -30,6 +30,29 @@ impl Machine {
         Finding::new("kernel", Status::Works, format!("Linux {release}, {}", std::env::consts::ARCH))
     }
 
+    /// What decides how this kernel reclaims, and what it lets users do.
+    pub(super) fn settings(&self) -> Finding {
+        let lists = match self.read("sys/kernel/mm/lru_gen/enabled").as_deref() {
+            None => "classic lists, generations not built",
+            Some("0x0000" | "0") => "classic lists, generations off",
+            Some(_) => "generations on",
+        };
+        let groups = match self.root.join("sys/fs/cgroup/cgroup.controllers").exists() {
+            true => "control groups of version 2",
+            false => "control groups of version 1",
+        };
+        let zswap = match self.read("sys/module/zswap/parameters/enabled").as_deref() {
+            Some("Y") => "zswap on",
+            _ => "zswap off",
+        };
+        let userfaultfd = match self.number("proc/sys/vm/unprivileged_userfaultfd") {
+            Some(0) => "userfaultfd for users: their own faults alone",
+            Some(_) => "userfaultfd for users: all faults",
+            None => "userfaultfd not built",
+        };
+        Finding::new("kernel settings", Status::Works, format!("{lists}; {groups}; {zswap}; {userfaultfd}"))
+    }
+
     fn memory_total(&self) -> u64 {
         self.read("proc/meminfo").and_then(|text| meminfo::bytes(&text, "MemTotal")).unwrap_or(0)
     }
@@ -177,6 +200,25 @@ mod tests {
         }
         let machine = Machine::new(directory.path());
         (directory, machine)
+    }
+
+    #[test]
+    fn settings_are_what_the_files_say() {
+        let (_keep, old) = machine(&[]);
+        assert_eq!(
+            old.settings().detail,
+            "classic lists, generations not built; control groups of version 1; zswap off; userfaultfd not built"
+        );
+        let (_keep, new) = machine(&[
+            ("sys/kernel/mm/lru_gen/enabled", "0x0007\n"),
+            ("sys/fs/cgroup/cgroup.controllers", "cpu memory\n"),
+            ("sys/module/zswap/parameters/enabled", "Y\n"),
+            ("proc/sys/vm/unprivileged_userfaultfd", "0\n"),
+        ]);
+        assert_eq!(
+            new.settings().detail,
+            "generations on; control groups of version 2; zswap on; userfaultfd for users: their own faults alone"
+        );
     }
 
     #[test]

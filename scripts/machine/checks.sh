@@ -1,0 +1,72 @@
+#!/bin/sh
+# What is tried in each machine: programs alone and under a budget, and the commands that look at programs. Prints one
+# line per row: name, a tab, "right" or what is wrong. Part of scripts/machines; needs refault in the path.
+#
+#     checks.sh [all|few]
+set -u
+which=${1:-all}
+work=$(mktemp -d) || exit 1
+cd "$work" || exit 1
+trap 'cd / && rm -rf "$work"' EXIT
+export LC_ALL=C HOME="$work" XDG_RUNTIME_DIR="$work"
+
+row() { printf '%s\t%s\n' "$1" "$2"; }
+
+# The last line of a file of messages, for a row.
+said() { tail -n 1 "$1" | cut -c 1-150; }
+
+# program NAME MEBIBYTES COMMAND: the same output and end as alone.
+program() {
+    name=$1 memory=$2
+    shift 2
+    timeout 600 sh -c "$1" >alone 2>alone.err </dev/null
+    alone=$?
+    if [ $alone -ge 124 ] || [ ! -s alone ]; then
+        row "$name" "not here: alone it ends with $alone: $(said alone.err)"
+        return
+    fi
+    timeout 1800 refault run --memory "${memory}M" -- sh -c "$1" >managed 2>managed.err </dev/null
+    managed=$?
+    if ! grep -q 'refault: .* faults' managed.err; then
+        row "$name" "WRONG: nothing says that it was managed: $(said managed.err)"
+    elif [ $managed = $alone ] && cmp -s alone managed; then
+        row "$name" right
+    else
+        row "$name" "WRONG: ends with $managed, alone $alone: $(said managed.err)"
+    fi
+}
+
+# command NAME COMMAND: ends with 0.
+command_ends() {
+    if timeout 1800 sh -c "$2" >out 2>err </dev/null; then row "$1" right; else row "$1" "WRONG: $(said err)"; fi
+}
+
+command_ends doctor 'refault doctor --quick'
+command_ends 'doctor PROGRAM' 'refault doctor sh'
+table='my %h; $h{$_ * 7919 % 1000003} = "value $_" for 1 .. SIZE; my $s = 0; $s += length $h{$_} for keys %h; print "$s\n"'
+size() { printf '%s' "$table" | sed "s/SIZE/$1/"; }
+program 'system()' 8 "perl -e 'my @l = (1) x 300000; print system(\"echo child\"), \"\\n\"'"
+program 'popen()' 8 "perl -e 'my @l = (1) x 300000; open(P, \"echo child|\"); print <P>; close P; print \"\$?\\n\"'"
+program 'perl, a table' 8 "perl -e '$(size 60000)'"
+program 'awk, sums' 6 "seq 60000 | awk '{ k = \$1 * 7919 % 10007; s[k] = s[k] \" \" \$1 } END { n = 0; for (k in s) n += length(s[k]); print n }'"
+if [ "$which" = all ]; then
+    program 'perl, sorted' 8 "perl -e 'my @l = map { \$_ * 7919 % 1000003 } 1 .. 80000; @l = sort { \$a <=> \$b } @l; print \"@l[0 .. 9]\\n\"'"
+    program 'perl, forks' 8 "perl -e 'my @l = (1) x 200000; for (1 .. 5) { my \$p = fork; if (!\$p) { \$l[\$_] = 2 for 0 .. 99999; exit 3 } waitpid \$p, 0; print \$? >> 8, \"\\n\" }'"
+    program 'python, a list' 12 "python3 -c 'l = [str(i * 7919 % 1000003) for i in range(60000)]; l.sort(); print(len(\"\".join(l)), l[5])'"
+    program 'python, children' 12 "python3 -c 'import subprocess; l = list(range(100000)); print(subprocess.run([\"echo\", \"child\"], capture_output=True).stdout, sum(l))'"
+    program 'sort' 6 'seq 80000 -1 1 | sort -n | cksum'
+    program 'sort, two threads' 8 'seq 80000 -1 1 | sort --parallel=2 -S 6M -n | cksum'
+    program 'xz' 8 'seq 100000 | xz -3 | xz -d | cksum'
+    program 'gzip' 4 'seq 100000 | gzip | gzip -d | cksum'
+    program 'tar' 4 'cp -r /etc/apt . 2>/dev/null; tar -cf - apt 2>/dev/null | tar -tf - | sort | head -5; echo done'
+    program 'bash, a loop' 6 "bash -c 's=; for i in \$(seq 3000); do s+=\"\$i \"; done; echo \${#s}'"
+    program 'sed' 4 "seq 50000 | sed -n '1!G;h;\$p' 2>/dev/null | head -c 0; seq 2000 | sed '1!G;h;\$!d' | cksum"
+    command_ends record "refault record --out t.rft -- perl -e '$(size 20000)' && refault trace info t.rft"
+    command_ends size "refault size --budgets 50%,100% --runs 1 -- perl -e '$(size 20000)'"
+    command_ends pool "refault pool --memory 32M --name tried & p=\$!; n=0; until refault pool status tried >/dev/null 2>&1; do n=\$((n + 1)); [ \$n -lt 600 ] || exit 1; sleep 0.1; done; refault run --pool tried -- perl -e '$(size 20000)' && kill \$p"
+    # Reclaiming needs swap, or files: what there is to say is said.
+    command_ends reclaim 'sleep 60 & p=$!; refault reclaim --pid $p --idle 1s --for 2s --dry-run; s=$?; kill $p; [ $s = 0 ] || grep -q . err'
+fi
+if command -v unprivileged >/dev/null; then
+    command_ends 'as nobody' "unprivileged refault run --memory 8M -- perl -e '$(size 30000)'"
+fi
