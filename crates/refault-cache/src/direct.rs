@@ -11,8 +11,9 @@ use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use refault_store::PAGE_SIZE;
@@ -23,6 +24,7 @@ use crate::backing::{Backing, Piece};
 use crate::buffered::Copies;
 use crate::changes::Changes;
 use crate::error::OpenError;
+use crate::known::Key;
 use crate::uring::Uring;
 
 /// What may be done with a file that is opened.
@@ -45,12 +47,15 @@ pub struct DirectFile {
     file: File,
     /// Whether that writes as well.
     is_writable: bool,
-    /// What writes where that does not, or where the kernel is to gather what is written.
+    /// What writes where that does not.
     writer: OnceLock<File>,
-    /// Held while that is opened.
+    /// What writes where the kernel is to gather what is written.
+    gatherer: OnceLock<File>,
+    /// Held while these are opened.
     opening: Mutex<()>,
     /// The kernel is to gather what is written.
-    gathers: bool,
+    gathers: AtomicBool,
+    key: Key,
     /// What the kernel has of the file.
     copies: Copies,
     /// Held while parts of pages are written, past the direct I/O.
@@ -86,14 +91,17 @@ impl DirectFile {
         let failed = |error| OpenError::Io { path: path.to_owned(), error };
         let is_writable = rights == Rights::Write && !gathers;
         let file = open_direct(path, is_writable)?;
-        let is_device = file.metadata().map_err(failed)?.file_type().is_block_device();
+        let key = Key::of(&file.metadata().map_err(failed)?);
+        let is_device = matches!(key, Key::Device(_));
         let changes = Changes::new(&file).map_err(failed)?;
         let direct = DirectFile {
             file,
             is_writable,
             writer: OnceLock::new(),
+            gatherer: OnceLock::new(),
             opening: Mutex::default(),
-            gathers,
+            gathers: AtomicBool::new(gathers),
+            key,
             copies: Copies::default(),
             exact: Mutex::default(),
             path: path.to_owned(),
@@ -115,16 +123,46 @@ impl DirectFile {
 
     /// Sees to it that there is a descriptor for writing.
     pub(crate) fn become_writable(&self) -> io::Result<()> {
-        if self.is_writable || self.writer.get().is_some() {
+        let (gathers, gatherer) = (self.gathers(), self.gatherer.get());
+        if gatherer.is_some() || !gathers && (self.is_writable || self.writer.get().is_some()) {
             return Ok(());
         }
         let _one = self.opening.lock().expect("invariant: nothing panics under this lock");
-        if self.writer.get().is_none() {
-            let flags = if self.gathers { OFlags::empty() } else { OFlags::DIRECT };
+        let (place, flags) = if gathers { (&self.gatherer, OFlags::empty()) } else { (&self.writer, OFlags::DIRECT) };
+        if place.get().is_none() {
             let writer = self.reopened(flags)?;
-            self.writer.get_or_init(|| writer);
+            place.get_or_init(|| writer);
         }
         Ok(())
+    }
+
+    /// What it is known by.
+    pub(crate) fn key(&self) -> Key {
+        self.key
+    }
+
+    fn gathers(&self) -> bool {
+        self.gathers.load(Ordering::Relaxed)
+    }
+
+    /// The same file was opened again: takes what that can do and this cannot. Returns the descriptors that it does not
+    /// need.
+    pub(crate) fn join(&self, again: DirectFile) -> Vec<File> {
+        let DirectFile { file, is_writable, writer, gatherer, gathers, .. } = again;
+        let mut left = Vec::new();
+        let mut put =
+            |place: &OnceLock<File>, file: Option<File>| left.extend(file.and_then(|file| place.set(file).err()));
+        put(&self.gatherer, gatherer.into_inner());
+        put(&self.writer, writer.into_inner());
+        if is_writable && !self.is_writable {
+            put(&self.writer, Some(file));
+        } else {
+            left.push(file);
+        }
+        if gathers.into_inner() {
+            self.gathers.store(true, Ordering::Relaxed);
+        }
+        left
     }
 
     /// The same file once more, for writing: by the descriptor, so that it is the same whatever has its name by now.
@@ -137,17 +175,19 @@ impl DirectFile {
         }
         // No /proc.
         let again = options.open(&self.path)?;
-        let (one, other) = (again.metadata()?, self.file.metadata()?);
-        if (one.dev(), one.ino()) != (other.dev(), other.ino()) {
+        if Key::of(&again.metadata()?) != self.key {
             return Err(io::Error::other("another file has its name by now"));
         }
         Ok(again)
     }
 
-    /// What writes.
-    fn writer(&self) -> io::Result<&File> {
+    /// What writes, and whether it is what the kernel gathers by.
+    fn writer(&self) -> io::Result<(&File, bool)> {
         let own = self.is_writable.then_some(&self.file);
-        self.writer.get().or(own).ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))
+        let direct = own.or(self.writer.get()).map(|file| (file, false));
+        let gatherer = self.gatherer.get().map(|file| (file, true));
+        let found = if self.gathers() { gatherer.or(direct) } else { direct.or(gatherer) };
+        found.ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))
     }
 }
 
@@ -160,6 +200,9 @@ impl DirectFile {
     fn write_exactly(&self, writer: &File, from: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
         let _one = self.exact.lock().expect("invariant: nothing panics under this lock");
         let flags = rustix::fs::fcntl_getfl(writer)?;
+        if !flags.contains(OFlags::DIRECT) {
+            return Ok(rustix::io::pwritev(writer, from, offset)?);
+        }
         rustix::fs::fcntl_setfl(writer, flags - OFlags::DIRECT)?;
         let written = rustix::io::pwritev(writer, from, offset);
         rustix::fs::fcntl_setfl(writer, flags)?;
@@ -227,13 +270,13 @@ impl Backing for DirectFile {
     }
 
     fn write(&self, from: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
-        let writer = self.writer()?;
+        let (writer, gathers) = self.writer()?;
         let whole = is_whole(from, offset);
-        let bytes = self.changes.during(&self.file, || match self.gathers || whole {
+        let bytes = self.changes.during(&self.file, || match gathers || whole {
             true => Ok(rustix::io::pwritev(writer, from, offset)?),
             false => self.write_exactly(writer, from, offset),
         })?;
-        if self.gathers || !whole {
+        if gathers || !whole {
             self.copies.written(offset, bytes as u64);
         }
         Ok(bytes)
@@ -247,7 +290,7 @@ impl Backing for DirectFile {
         if self.is_device {
             return Err(ErrorKind::StorageFull.into());
         }
-        let writer = self.writer()?;
+        let (writer, _) = self.writer()?;
         self.changes.during(&self.file, || {
             // Unlike ftruncate(2) it never makes a file shorter that another program has made longer.
             let flags = rustix::fs::FallocateFlags::empty();
@@ -263,10 +306,10 @@ impl Backing for DirectFile {
     fn write_many(&self, pieces: &[Piece<'_>]) -> Vec<io::Result<usize>> {
         let one_by_one = || pieces.iter().map(|(slices, offset)| self.write(slices, *offset)).collect();
         let together =
-            pieces.len() > 1 && !self.gathers && pieces.iter().all(|(slices, offset)| is_whole(slices, *offset));
+            pieces.len() > 1 && !self.gathers() && pieces.iter().all(|(slices, offset)| is_whole(slices, *offset));
         let ring = if together { self.ring.get_or_init(|| Uring::new().ok()).as_ref() } else { None };
         match (ring, self.writer()) {
-            (Some(ring), Ok(writer)) => {
+            (Some(ring), Ok((writer, false))) => {
                 let written = self.changes.during(&self.file, || ring.write(writer.as_fd(), pieces));
                 written.unwrap_or_else(one_by_one)
             }
@@ -293,7 +336,7 @@ impl Backing for DirectFile {
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
-        let writer = self.writer()?;
+        let (writer, _) = self.writer()?;
         self.changes.during(&self.file, || writer.set_len(bytes))
     }
 

@@ -14,7 +14,6 @@ mod placement;
 mod records;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
 use refault_core::frames::{CachedFrames, Frame, FreePools, KeepEvicted};
 use refault_core::memory::Memory;
@@ -155,9 +154,9 @@ impl Engine {
         }
     }
 
-    /// A file whose pages may be asked for. `unread`: where those are counted that were read ahead in vain.
-    pub(crate) fn open_file(&mut self, file: Arc<Opened>, unread: Arc<AtomicU32>) {
-        self.pages.groups.open(file.number, unread);
+    /// A file whose pages may be asked for.
+    pub(crate) fn open_file(&mut self, file: Arc<Opened>) {
+        self.pages.groups.open(file.number, file.unread.clone());
         self.dirty.open(file.number, file);
     }
 

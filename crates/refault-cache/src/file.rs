@@ -1,7 +1,9 @@
 //! The cache and its files, as users meet them.
 
+use std::cell::Cell;
+use std::fs::File;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -12,11 +14,12 @@ use crate::background::Background;
 use crate::backing::Backing;
 use crate::buffers::Buffers;
 use crate::compressed::Pool;
-use crate::direct::Rights;
+use crate::direct::{DirectFile, Rights};
 use crate::engine::Engine;
 use crate::error::MakeError;
 use crate::fill::{End, submit};
 use crate::forks::Origin;
+use crate::known::{Key, Known};
 use crate::opened::Opened;
 use crate::options::{CacheOptions, CacheReport, WhatIf};
 use crate::place::Place;
@@ -105,6 +108,7 @@ impl PageCache {
             limits,
             flusher: Flusher::default(),
             statistics,
+            known: Known::default(),
             files: AtomicU32::new(0),
             origin: Origin::here(),
         });
@@ -120,7 +124,7 @@ impl PageCache {
     /// What asking for the length says, and if that is more than a file can have.
     pub fn attach(&self, backing: Box<dyn Backing>) -> std::io::Result<CachedFile> {
         self.check()?;
-        self.attach_as(backing, Rights::Write)
+        Ok(self.handle(self.opened(backing)?, Rights::Write, None, Vec::new()))
     }
 
     /// Fails in a child of the process that made the cache.
@@ -128,9 +132,27 @@ impl PageCache {
         self.0.origin.check()
     }
 
-    pub(crate) fn attach_as(&self, backing: Box<dyn Backing>, rights: Rights) -> std::io::Result<CachedFile> {
+    /// A handle of a file of the system, which may be open already.
+    pub(crate) fn open_known(&self, direct: DirectFile, rights: Rights) -> std::io::Result<CachedFile> {
+        let key = direct.key();
+        let (mut spare, mut joined) = (Vec::new(), false);
+        // Whichever of the two is called takes it.
+        let direct = Cell::new(Some(direct));
+        let taken = || direct.take().expect("invariant: one of the two is called, once");
+        let joins = |opened: &Arc<Opened>| {
+            joined = true;
+            if let Some(known) = opened.backing.direct() {
+                spare = known.join(taken());
+            }
+        };
+        let opened = self.0.known.open(key, joins, || self.opened(Box::new(taken())))?;
+        let file = self.handle(opened, rights, Some(key), spare);
+        Ok(if joined { file.finds_changes() } else { file })
+    }
+
+    /// What is below a file has a number of its own from now on.
+    fn opened(&self, backing: Box<dyn Backing>) -> std::io::Result<Arc<Opened>> {
         let length = length_of(&*backing)?;
-        let read_ahead = self.0.read_ahead(&*backing);
         let mut engine = self.0.engine();
         // Numbers begin again after 2^32 files, of which some may be open still.
         let number = loop {
@@ -140,25 +162,33 @@ impl PageCache {
             }
         };
         let opened = Arc::new(Opened::new(number, backing, length));
-        let unread = Arc::default();
-        engine.open_file(opened.clone(), Arc::clone(&unread));
+        engine.open_file(opened.clone());
         drop(engine);
         if let Some(limits) = self.0.limits {
             self.0.flusher.start(&self.0, limits);
         }
-        Ok(CachedFile {
+        Ok(opened)
+    }
+
+    fn handle(&self, opened: Arc<Opened>, rights: Rights, key: Option<Key>, spare: Vec<File>) -> CachedFile {
+        let seen = opened.changed.lock().expect("invariant: nothing panics under this lock").times;
+        CachedFile {
             shared: self.0.clone(),
-            number,
+            number: opened.number,
+            rights,
+            key,
+            _spare: spare,
+            told: AtomicU64::new(opened.refusal.number()),
+            seen: AtomicU64::new(seen),
             origin: self.0.origin,
             table: self.0.table.clone(),
+            unread: opened.unread.clone(),
+            read_ahead: self.0.read_ahead(&*opened.backing),
             opened,
-            rights,
-            unread,
-            read_ahead,
             advice: AtomicU32::new(Advice::Normal as u32),
             writes_through: AtomicBool::new(self.0.limits.is_none()),
             streams: Mutex::default(),
-        })
+        }
     }
 
     /// The state now.
@@ -182,8 +212,8 @@ fn length_of(backing: &dyn Backing) -> std::io::Result<u64> {
     Ok(bytes)
 }
 
-/// An open file above the cache. Can be read and written by many threads at once. Its pages leave the cache with it;
-/// what waits to be written is written then, but a failure is not reported: [`CachedFile::sync`] tells.
+/// An open file above the cache. Can be read and written by many threads at once. What waits to be written is written when it
+/// is closed, but a failure is not reported: [`CachedFile::sync`] tells. A file's pages leave the cache with its last handle.
 pub struct CachedFile {
     pub(crate) shared: Arc<Shared>,
     pub(crate) opened: Arc<Opened>,
@@ -191,6 +221,15 @@ pub struct CachedFile {
     pub(crate) number: u32,
     /// What may be done with it.
     pub(crate) rights: Rights,
+    /// What the file is known by, if it may have other handles.
+    key: Option<Key>,
+    /// Descriptors that the file has no need of: closed with the handle that has opened them, as they would be without a
+    /// cache, and not before (see [`crate::direct`]).
+    _spare: Vec<File>,
+    /// The number of what it was told of refusals ([`crate::refusal`]).
+    pub(crate) told: AtomicU64,
+    /// Changes by others that it was told of.
+    pub(crate) seen: AtomicU64,
     /// The process that has opened it.
     pub(crate) origin: Origin,
     /// Where pages are.
@@ -276,8 +315,8 @@ impl CachedFile {
     /// Makes everything durable that was written before. What others write meanwhile may be or not.
     ///
     /// # Errors
-    /// The device's, also what it refused in the background since the last call, which is told once though it may
-    /// have been made good. What was written since the last success may not be durable; as far as it is still in the
+    /// The device's, also what it refused in the background or a sync of another handle since the last call, which each
+    /// handle is told once though it may have been made good. What was written since the last success may not be durable; as far as it is still in the
     /// cache, which with [`CacheOptions::write_back`] is all of it, the next call tries it again. While anything is missing
     /// that is in the cache no more, each call fails: write it anew, or accept what the device has by
     /// [`CachedFile::reload`].
@@ -295,7 +334,7 @@ impl CachedFile {
 
     fn sync_pages(&self, range: Range<u64>) -> std::io::Result<()> {
         self.origin.check()?;
-        self.shared.sync(&self.opened, range)
+        self.shared.sync(&self.opened, range, &self.told)
     }
 
     /// From now on a sync that fails makes the cache forget what was written since the last one, as the kernel's page cache does:
@@ -460,7 +499,13 @@ impl Drop for CachedFile {
         if !self.origin.is_here() {
             return;
         }
-        let _ = self.shared.write_range(&self.opened, 0..u64::MAX, u64::MAX);
+        let is_last = self.key.is_none_or(|key| self.shared.known.leave(key));
+        if is_last || self.is_writable() {
+            let _ = self.shared.write_range(&self.opened, 0..u64::MAX, u64::MAX);
+        }
+        if !is_last {
+            return;
+        }
         // What is read ahead is on its way still.
         self.forget_from(0);
         while self.shared.engine().close_some(self.opened.number) {}
@@ -470,6 +515,9 @@ impl Drop for CachedFile {
         let until = Instant::now() + MAX_LETTING_GO;
         while Arc::strong_count(&self.opened) > 1 && Instant::now() < until {
             std::thread::yield_now();
+        }
+        if let Some(key) = self.key {
+            self.shared.known.closed(key);
         }
     }
 }

@@ -68,6 +68,7 @@ mod file;
 mod fill;
 mod forks;
 mod groups;
+mod known;
 mod open;
 mod opened;
 mod options;

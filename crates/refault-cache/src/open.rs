@@ -46,6 +46,10 @@ impl OpenOptions<'_> {
 
     /// Opens a file, which must exist, with direct I/O. While it is open, only this cache should write to it.
     ///
+    /// A file that is open in this cache already, by whatever name, is the same: its handles share pages, length and what
+    /// waits to be written; each has its own rights, and each is told once of what the device refuses. Writes are buffered if
+    /// one handle has asked for that.
+    ///
     /// # Errors
     /// See [`OpenError`].
     pub fn open(&self, path: &Path) -> Result<CachedFile, OpenError> {
@@ -56,8 +60,8 @@ impl OpenOptions<'_> {
         };
         let failed = |error| OpenError::Io { path: path.to_owned(), error };
         self.cache.check().map_err(failed)?;
-        let backing = DirectFile::open_as(path, rights, self.buffered)?;
-        self.cache.attach_as(Box::new(backing), rights).map_err(failed)
+        let direct = DirectFile::open_as(path, rights, self.buffered)?;
+        self.cache.open_known(direct, rights).map_err(failed)
     }
 }
 

@@ -1,13 +1,22 @@
 //! An open file, as the cache's threads see it: what is below, how long it is, and what was refused.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
 
 use crate::backing::Backing;
 use crate::caught::Caught;
 use crate::refusal::Refusal;
 
-/// What the cache's threads need of an open file.
+/// What others have done to a file.
+#[derive(Default)]
+pub(crate) struct Changed {
+    /// Another program has changed it, and it was not reloaded since.
+    pub(crate) pending: bool,
+    /// How often it was reloaded for that.
+    pub(crate) times: u64,
+}
+
+/// What the cache's threads need of an open file, and what its handles share.
 pub(crate) struct Opened {
     pub(crate) number: u32,
     /// What panics there is an error.
@@ -19,12 +28,14 @@ pub(crate) struct Opened {
     pub(crate) resizing: RwLock<()>,
     /// Held while the device makes the file durable: who comes second knows how it went.
     pub(crate) settling: Mutex<()>,
-    /// What its device has refused when nobody who writes it was there to be told.
+    /// Pages that were read ahead and evicted before anybody asked for them.
+    pub(crate) unread: Arc<AtomicU32>,
+    /// What its device has refused, until each handle was told.
     pub(crate) refusal: Refusal,
     /// See [`crate::CachedFile::forget_on_failure`].
     pub(crate) forgets: AtomicBool,
-    /// Somebody else has changed it, and it was not reloaded since.
-    pub(crate) changed: Mutex<bool>,
+    /// What others have done to it.
+    pub(crate) changed: Mutex<Changed>,
 }
 
 impl Opened {
@@ -37,9 +48,10 @@ impl Opened {
             tail: Mutex::default(),
             resizing: RwLock::default(),
             settling: Mutex::default(),
+            unread: Arc::default(),
             refusal: Refusal::default(),
             forgets: AtomicBool::new(false),
-            changed: Mutex::new(false),
+            changed: Mutex::default(),
         }
     }
 

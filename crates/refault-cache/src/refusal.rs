@@ -1,11 +1,16 @@
 //! What a file's device has refused on another's account.
 //!
 //! Pages are written in the background, by writers of other files that have reached the limit, and by readers that find
-//! no frame. An error of these is none of theirs: it is kept here, and the file's next sync tells it, once, whatever has
-//! become of the pages since. Cost: a lock that is taken only when something was refused, and by each sync.
+//! no frame. An error of these is none of theirs: it is kept here, and the next sync of each of the file's handles tells it,
+//! once, whatever has become of the pages since; so it does with what a sync of another handle was told.
+//!
+//! Refusals that no sync of the whole file has ended are one: who was told of it is not told again when the device refuses
+//! on, and the first sync that it does not refuse is clean. Cost: a lock that is taken only when something was refused, and
+//! by each sync.
 
 use std::io;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a device that has refused is left alone by those who have nothing to do with it.
@@ -23,18 +28,55 @@ pub(crate) struct Refusal(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// The first since the last sync.
-    untold: Option<io::Error>,
+    /// The first of what is told as one.
+    error: Option<Said>,
+    /// The number of that.
+    number: u64,
+    /// A sync of the whole file has ended it.
+    over: bool,
     /// The first and the last of those that follow each other.
     first: Option<Instant>,
     last: Option<Instant>,
 }
 
+/// What can be said of an error again and again.
+#[derive(Clone)]
+enum Said {
+    Number(i32),
+    Words(io::ErrorKind, String),
+}
+
+impl Said {
+    fn by(error: &io::Error) -> Said {
+        match error.raw_os_error() {
+            Some(number) => Said::Number(number),
+            None => Said::Words(error.kind(), error.to_string()),
+        }
+    }
+
+    fn again(&self) -> io::Error {
+        match self {
+            Said::Number(number) => io::Error::from_raw_os_error(*number),
+            Said::Words(kind, words) => io::Error::new(*kind, words.clone()),
+        }
+    }
+}
+
+impl State {
+    fn refused(&mut self, error: &io::Error) {
+        if self.over || self.error.is_none() {
+            self.error = Some(Said::by(error));
+            self.number += 1;
+            self.over = false;
+        }
+    }
+}
+
 impl Refusal {
-    /// The file's next sync is to tell an error.
-    pub(crate) fn keep(&self, error: io::Error) {
+    /// The next sync of each handle is to tell an error.
+    pub(crate) fn keep(&self, error: &io::Error) {
         let mut state = self.0.lock().expect(UNBROKEN);
-        state.untold.get_or_insert(error);
+        state.refused(error);
         let now = Instant::now();
         let follows = state.last.is_some_and(|last| now.duration_since(last) < APART);
         state.first = state.first.filter(|_| follows).or(Some(now));
@@ -51,9 +93,25 @@ impl Refusal {
         self.0.lock().expect(UNBROKEN).first.is_some_and(|first| first.elapsed() >= GRACE)
     }
 
-    /// What a sync, or another call of who writes the file, has to tell.
-    pub(crate) fn take(&self) -> Option<io::Error> {
-        self.0.lock().expect(UNBROKEN).untold.take()
+    /// A handle is told an error by the call that has met it; others are to be told. `told` is the number of what the handle was
+    /// told last.
+    pub(crate) fn tells(&self, error: &io::Error, told: &AtomicU64) {
+        let mut state = self.0.lock().expect(UNBROKEN);
+        state.refused(error);
+        told.store(state.number, Ordering::Relaxed);
+    }
+
+    /// A handle's sync has gone well, of the `whole` file or a part: what it has to tell still.
+    pub(crate) fn synced(&self, told: &AtomicU64, whole: bool) -> Option<io::Error> {
+        let mut state = self.0.lock().expect(UNBROKEN);
+        state.over |= whole;
+        let is_told = told.swap(state.number, Ordering::Relaxed) == state.number;
+        state.error.as_ref().filter(|_| !is_told).map(Said::again)
+    }
+
+    /// What a handle that is opened now counts as told.
+    pub(crate) fn number(&self) -> u64 {
+        self.0.lock().expect(UNBROKEN).number
     }
 
     /// Whether the device has refused a moment ago.

@@ -18,6 +18,7 @@ use crate::compressed::Pool;
 use crate::dirty::Limits;
 use crate::engine::Engine;
 use crate::forks::Origin;
+use crate::known::Known;
 use crate::options::CacheReport;
 use crate::place::Place;
 use crate::read::Pin;
@@ -64,6 +65,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Option<Limits>,
     pub(crate) flusher: Flusher,
     pub(crate) statistics: Option<Arc<Statistics>>,
+    /// The files of the system that are open.
+    pub(crate) known: Known,
     /// Files that were opened.
     pub(crate) files: AtomicU32,
     /// The process whose cache it is.

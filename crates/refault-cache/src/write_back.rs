@@ -11,6 +11,7 @@
 
 use std::io::{self, ErrorKind};
 use std::ops::Range;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::Duration;
 
@@ -61,7 +62,7 @@ impl Account {
                 return error;
             }
             let seen = error.kind().into();
-            file.refusal.keep(error);
+            file.refusal.keep(&error);
             seen
         })
     }
@@ -254,12 +255,17 @@ impl Shared {
         outcome
     }
 
-    /// When this returns, everything is durable that was written to the range before. What the device has refused since
-    /// the last call on another's account is told now.
-    pub(crate) fn sync(&self, file: &Opened, range: Range<u64>) -> io::Result<()> {
-        let outcome = self.sync_now(file, range);
-        let earlier = file.refusal.take();
-        outcome.and(earlier.map_or(Ok(()), Err))
+    /// When this returns, everything is durable that was written to the range before. What the device has refused on
+    /// another's account, and the handle was not `told`, is told now.
+    pub(crate) fn sync(&self, file: &Opened, range: Range<u64>, told: &AtomicU64) -> io::Result<()> {
+        let whole = range == (0..u64::MAX);
+        match self.sync_now(file, range) {
+            Ok(()) => file.refusal.synced(told, whole).map_or(Ok(()), Err),
+            Err(error) => {
+                file.refusal.tells(&error, told);
+                Err(error)
+            }
+        }
     }
 
     /// The same, and what was refused before is left to the next [`Shared::sync`].
