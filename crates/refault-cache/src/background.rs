@@ -3,12 +3,15 @@
 //!
 //! Which of two engines does them is decided when the cache is made, and said in its report: io_uring, with one thread
 //! for all of them ([`crate::ring`]), or `preadv` by a few threads, each of which waits for the device. Files that have
-//! no descriptor ([`crate::Backing::descriptor`]) are read by the threads in either case.
+//! no descriptor ([`crate::Backing::descriptor`]) are read by the threads in either case. Rings are the cache's: a file has
+//! none of its own. Where a ring reads, writes in the background that go together have another ([`crate::uring`]).
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, OnceLock};
 
 use refault_core::frames::Frame;
 
+use crate::backing::{Backing, Piece};
 use crate::buffers::Buffers;
 use crate::error::MakeError;
 use crate::fill::Run;
@@ -16,6 +19,7 @@ use crate::opened::Opened;
 use crate::options::IoEngine;
 use crate::ring::Ring;
 use crate::runs::{Fault, read_run};
+use crate::uring::Uring;
 use crate::workers::{Job, Workers};
 
 /// Threads that read ahead, where threads do it.
@@ -33,8 +37,10 @@ pub(crate) struct Background {
     /// Where each read waits long, and has its own limits.
     waiting: Workers,
     buffers: Arc<Buffers>,
+    /// For writes that go together, from the first on. None where the kernel gives none.
+    writes: OnceLock<Option<Uring>>,
     /// Why there is no ring although one was wanted.
-    why: Option<std::io::Error>,
+    why: Option<io::Error>,
 }
 
 impl Background {
@@ -53,7 +59,7 @@ impl Background {
             Some(Err(error)) => (None, Some(error)),
         };
         let waiting = Workers::new("refault-wait", MAX_WAITING);
-        Ok(Background { ring, threads, waiting, buffers, why })
+        Ok(Background { ring, threads, waiting, buffers, writes: OnceLock::new(), why })
     }
 
     /// The engine's name, and why it is not the other where that was wanted.
@@ -113,11 +119,14 @@ impl Background {
         }
     }
 
-    /// A file is closed: none of its reads is under way.
-    pub(crate) fn forget(&self, file: u32) {
-        if let Some(ring) = &self.ring {
-            ring.forget(file);
-        }
+    /// Writes several pieces at the same time, if that can be. Returns what [`Backing::write`] says of each.
+    pub(crate) fn write_many(&self, backing: &dyn Backing, pieces: &[Piece<'_>]) -> Vec<io::Result<usize>> {
+        let together = pieces.len() > 1 && self.ring.is_some();
+        let written = together.then(|| {
+            let ring = self.writes.get_or_init(|| Uring::new().ok()).as_ref()?;
+            backing.direct()?.write_together(|file| ring.write(file, pieces))
+        });
+        written.flatten().unwrap_or_else(|| backing.write_many(pieces))
     }
 
     /// The cache is gone.

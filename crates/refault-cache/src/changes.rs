@@ -7,7 +7,7 @@
 //!
 //! Invariants: own writes hold `own` shared, looking holds it alone. Cost: two statx per write to the device.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering;
@@ -35,15 +35,18 @@ struct State {
 }
 
 fn stamp(file: &File) -> io::Result<Stamp> {
-    let meta = file.metadata()?;
-    Ok((meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec(), meta.size()))
+    Ok(stamp_of(&file.metadata()?))
+}
+
+fn stamp_of(meta: &Metadata) -> Stamp {
+    (meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec(), meta.size())
 }
 
 impl Changes {
-    /// Changes from now on.
-    pub(crate) fn new(file: &File) -> io::Result<Changes> {
-        let state = State { stamp: stamp(file)?, writing: 0, changed: false };
-        Ok(Changes { own: RwLock::new(()), state: Mutex::new(state) })
+    /// Changes since a file was so.
+    pub(crate) fn new(metadata: &Metadata) -> Changes {
+        let state = State { stamp: stamp_of(metadata), writing: 0, changed: false };
+        Changes { own: RwLock::new(()), state: Mutex::new(state) }
     }
 
     /// Does something to the file that changes it.

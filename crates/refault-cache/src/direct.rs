@@ -7,7 +7,7 @@
 //! Invariant: the descriptor that reads stays the same as long as the value lives, and none is closed before: to close one
 //! would take this process's locks of the file with it (fcntl(2)).
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -20,12 +20,11 @@ use refault_store::PAGE_SIZE;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::backing::{Backing, Piece};
+use crate::backing::Backing;
 use crate::buffered::Copies;
 use crate::changes::Changes;
 use crate::error::OpenError;
 use crate::known::Key;
-use crate::uring::Uring;
 
 /// What may be done with a file that is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,8 +38,7 @@ pub(crate) enum Rights {
     Write,
 }
 
-/// A file without the kernel's page cache. Several writes at once, and reads that no call waits for, go
-/// through io_uring where the kernel has it.
+/// A file without the kernel's page cache.
 #[derive(Debug)]
 pub struct DirectFile {
     /// What reads.
@@ -64,8 +62,6 @@ pub struct DirectFile {
     /// Its length is its own, and no whole number of pages maybe.
     is_device: bool,
     changes: Changes,
-    /// With the first writes that go together. None where the kernel gives none: pieces are written one after the other.
-    ring: OnceLock<Option<Uring>>,
 }
 
 impl DirectFile {
@@ -90,10 +86,10 @@ impl DirectFile {
     pub(crate) fn open_as(path: &Path, rights: Rights, gathers: bool) -> Result<DirectFile, OpenError> {
         let failed = |error| OpenError::Io { path: path.to_owned(), error };
         let is_writable = rights == Rights::Write && !gathers;
-        let file = open_direct(path, is_writable)?;
-        let key = Key::of(&file.metadata().map_err(failed)?);
+        let (file, metadata) = open_direct(path, is_writable)?;
+        let key = Key::of(&metadata);
         let is_device = matches!(key, Key::Device(_));
-        let changes = Changes::new(&file).map_err(failed)?;
+        let changes = Changes::new(&metadata);
         let direct = DirectFile {
             file,
             is_writable,
@@ -107,7 +103,6 @@ impl DirectFile {
             path: path.to_owned(),
             is_device,
             changes,
-            ring: OnceLock::new(),
         };
         if rights == Rights::Write {
             direct.become_writable().map_err(failed)?;
@@ -136,6 +131,13 @@ impl DirectFile {
         Ok(())
     }
 
+    /// The device that it lies on, or that it is.
+    pub(crate) fn device(&self) -> u64 {
+        match self.key {
+            Key::File(device, _) | Key::Device(device) => device,
+        }
+    }
+
     /// What it is known by.
     pub(crate) fn key(&self) -> Key {
         self.key
@@ -143,6 +145,15 @@ impl DirectFile {
 
     fn gathers(&self) -> bool {
         self.gathers.load(Ordering::Relaxed)
+    }
+
+    /// Has several pieces, which are whole pages, written at the same time by a descriptor; `None` where there is none for
+    /// that.
+    pub(crate) fn write_together<T>(&self, write: impl FnOnce(BorrowedFd<'_>) -> Option<T>) -> Option<T> {
+        match self.writer() {
+            Ok((writer, false)) => self.changes.during(&self.file, || write(writer.as_fd())),
+            _ => None,
+        }
     }
 
     /// The same file was opened again: takes what that can do and this cannot. Returns the descriptors that it does not
@@ -217,7 +228,7 @@ fn is_whole(from: &[IoSlice<'_>], offset: u64) -> bool {
 }
 
 /// Opens what has bytes at places, past the kernel's page cache.
-fn open_direct(path: &Path, write: bool) -> Result<File, OpenError> {
+fn open_direct(path: &Path, write: bool) -> Result<(File, Metadata), OpenError> {
     let failed = |error| OpenError::Io { path: path.to_owned(), error };
     let open = |flags: OFlags| File::options().read(true).write(write).custom_flags(flags.bits() as i32).open(path);
     // A pipe without a writer would keep us waiting.
@@ -228,13 +239,14 @@ fn open_direct(path: &Path, write: bool) -> Result<File, OpenError> {
     };
     match opened {
         Ok(file) => {
-            if !is_file(file.metadata().map_err(failed)?.file_type()) {
+            let metadata = file.metadata().map_err(failed)?;
+            if !is_file(metadata.file_type()) {
                 return Err(OpenError::NoFile(path.to_owned()));
             }
             // io_uring would take it for a wish not to wait for the device.
             let flags = rustix::fs::fcntl_getfl(&file).map_err(|error| failed(error.into()))?;
             rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK).map_err(|error| failed(error.into()))?;
-            Ok(file)
+            Ok((file, metadata))
         }
         Err(error) if error.kind() == ErrorKind::InvalidInput => {
             let is_file = std::fs::metadata(path).is_ok_and(|metadata| is_file(metadata.file_type()));
@@ -301,20 +313,6 @@ impl Backing for DirectFile {
                 outcome => Ok(outcome?),
             }
         })
-    }
-
-    fn write_many(&self, pieces: &[Piece<'_>]) -> Vec<io::Result<usize>> {
-        let one_by_one = || pieces.iter().map(|(slices, offset)| self.write(slices, *offset)).collect();
-        let together =
-            pieces.len() > 1 && !self.gathers() && pieces.iter().all(|(slices, offset)| is_whole(slices, *offset));
-        let ring = if together { self.ring.get_or_init(|| Uring::new().ok()).as_ref() } else { None };
-        match (ring, self.writer()) {
-            (Some(ring), Ok((writer, false))) => {
-                let written = self.changes.during(&self.file, || ring.write(writer.as_fd(), pieces));
-                written.unwrap_or_else(one_by_one)
-            }
-            _ => one_by_one(),
-        }
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -108,6 +108,7 @@ impl PageCache {
             limits,
             flusher: Flusher::default(),
             statistics,
+            devices: Mutex::default(),
             known: Known::default(),
             files: AtomicU32::new(0),
             origin: Origin::here(),
@@ -509,7 +510,6 @@ impl Drop for CachedFile {
         // What is read ahead is on its way still.
         self.forget_from(0);
         while self.shared.engine().close_some(self.opened.number) {}
-        self.shared.background.forget(self.opened.number);
         // Whoever read last may not have let go of the descriptor yet. Closed later, it would take locks with it that this
         // process has on the file by then (fcntl(2)).
         let until = Instant::now() + MAX_LETTING_GO;

@@ -4,8 +4,8 @@
 //! no frame. An error of these is none of theirs: it is kept here, and the next sync of each of the file's handles tells it,
 //! once, whatever has become of the pages since; so it does with what a sync of another handle was told.
 //!
-//! Refusals that no sync of the whole file has ended are one: who was told of it is not told again when the device refuses
-//! on, and the first sync that it does not refuse is clean. Cost: a lock that is taken only when something was refused, and
+//! The same refusal, until a sync of the whole file has ended it, is one: who was told of it is not told again when the
+//! device refuses on, and the first sync that it does not refuse is clean. Cost: a lock that is taken only when something was refused, and
 //! by each sync.
 
 use std::io;
@@ -40,7 +40,7 @@ struct State {
 }
 
 /// What can be said of an error again and again.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 enum Said {
     Number(i32),
     Words(io::ErrorKind, String),
@@ -64,8 +64,9 @@ impl Said {
 
 impl State {
     fn refused(&mut self, error: &io::Error) {
-        if self.over || self.error.is_none() {
-            self.error = Some(Said::by(error));
+        let said = Some(Said::by(error));
+        if self.over || self.error != said {
+            self.error = said;
             self.number += 1;
             self.over = false;
         }

@@ -1,17 +1,18 @@
 //! Reads through io_uring: one thread has all of them under way, and no thread waits for a single one.
 //!
 //! The thread alone submits and reaps, as `IORING_SETUP_SINGLE_ISSUER` wants it, so completions interrupt no other
-//! thread; others put what they want into a queue and wake it if it sleeps. Files are registered when they are first
-//! read, frames in chunks when they are first read into: then the kernel looks neither the file nor the memory up
-//! again. Reads of one page go to the registered memory; runs go to frames that do not follow each other, by a vector.
-//! Where the kernel registers nothing (`RLIMIT_MEMLOCK`), reads go without.
+//! thread; others put what they want into a queue and wake it if it sleeps. Frames are registered in chunks when they are
+//! first read into: then the kernel does not look the memory up again. Reads of one page go to the registered memory; runs
+//! go to frames that do not follow each other, by a vector. Where the kernel registers nothing (`RLIMIT_MEMLOCK`), reads go
+//! without. Files are not registered: the kernel takes a ring down some time after its program has ended, and what is
+//! registered stays open until then, so that its file system could not be unmounted.
 //!
 //! Invariants: at most [`FLIGHTS`] reads are under way, more wait in the queue; a read that was submitted keeps its
 //! file, its vector and its frames until its completion was seen; the thread waits for nothing but the kernel: what
 //! falls short or must be repeated goes to threads that may. Cost: per read a box, a lock, and a system call where the
 //! thread was asleep. Source: `io_uring_enter(2)`, `io_uring_register(2)`.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,8 +35,6 @@ const PAGE: u64 = PAGE_SIZE as u64;
 const ENTRIES: usize = 256;
 /// Reads under way at most: one request is the queue's.
 const FLIGHTS: usize = ENTRIES - 1;
-/// Files that are registered at most.
-const FILES: u32 = 1024;
 /// Frames that are registered together.
 const CHUNK: usize = FRAMES_PER_HUGE_PAGE;
 /// The completion that says that something is in the queue.
@@ -48,7 +47,6 @@ const UNBROKEN: &str = "invariant: nothing panics under this lock";
 enum Message {
     Read(Arc<Opened>, Run, Done),
     Run(Job),
-    Forget(u32),
     GiveBack(Vec<Frame>),
     Close,
 }
@@ -109,16 +107,6 @@ impl Ring {
 
     pub(crate) fn run(&self, job: Job) {
         self.send(Message::Run(job));
-    }
-
-    pub(crate) fn forget(&self, file: u32) {
-        // A thread that never started has no files.
-        let mut queue = self.0.queue.lock().expect(UNBROKEN);
-        if queue.ring.is_none() {
-            queue.messages.push_back(Message::Forget(file));
-            drop(queue);
-            self.0.wake();
-        }
     }
 
     /// The system gets the memory of frames back that are not used again. Their chunks are registered no more.
@@ -187,7 +175,7 @@ impl Common {
             }
             Message::Run(job) => job(),
             Message::GiveBack(frames) => frames.into_iter().for_each(|frame| self.buffers.give_back(frame)),
-            Message::Forget(_) | Message::Close => {}
+            Message::Close => {}
         }
     }
 
@@ -227,15 +215,14 @@ struct Thread {
     todo: VecDeque<Message>,
     flights: Vec<Option<Flight>>,
     free: Vec<usize>,
-    /// Places of registered files, by their numbers.
-    files: HashMap<u32, u32>,
-    free_files: Vec<u32>,
     /// Chunks of frames. Empty: none can be registered.
     chunks: Vec<Chunk>,
     /// No registration of a chunk has failed.
     registers: bool,
     woken: Box<u64>,
     armed: bool,
+    /// The kernel may not have taken that yet.
+    arming: bool,
     /// The kernel gave a ring that it does not enable, or takes requests no more: threads read.
     broken: bool,
     closed: bool,
@@ -252,12 +239,11 @@ impl Thread {
             todo: VecDeque::new(),
             flights: (0..FLIGHTS).map(|_| None).collect(),
             free: (0..FLIGHTS).rev().collect(),
-            files: HashMap::new(),
-            free_files: Vec::new(),
             chunks,
             registers: true,
             woken: Box::new(0),
             armed: false,
+            arming: false,
             broken: false,
             closed: false,
         }
@@ -265,9 +251,6 @@ impl Thread {
 
     fn run(mut self) {
         self.broken = self.ring.submitter().register_enable_rings().is_err();
-        if self.ring.submitter().register_files_sparse(FILES).is_ok() {
-            self.free_files = (0..FILES).rev().collect();
-        }
         if self.ring.submitter().register_buffers_sparse(self.chunks.len() as u32).is_err() {
             self.chunks.clear();
         }
@@ -303,7 +286,6 @@ impl Thread {
                 }
                 Message::Read(file, run, done) => self.submit(file, run, done),
                 Message::Run(job) => job(),
-                Message::Forget(number) => self.forget(number),
                 Message::GiveBack(frames) => self.give_back(frames),
                 Message::Close => self.closed = true,
             }
@@ -331,48 +313,17 @@ impl Thread {
         let (first, last) = (run.pages[0].1, run.pages[run.pages.len() - 1].1);
         let in_one_chunk = vectors.len() == 1 && first as usize / CHUNK == last as usize / CHUNK;
         let registered = if in_one_chunk { self.registered_frame(first) } else { None };
-        let file_place = self.registered_file(&file, descriptor);
-        macro_rules! read_of {
-            ($file:expr) => {
-                match registered {
-                    Some(chunk) => {
-                        opcode::ReadFixed::new($file, vectors[0].iov_base.cast(), vectors[0].iov_len as u32, chunk)
-                            .offset(offset)
-                            .build()
-                    }
-                    None => opcode::Readv::new($file, vectors.as_ptr(), vectors.len() as u32).offset(offset).build(),
-                }
-            };
-        }
-        let entry = match file_place {
-            Some(place) => read_of!(types::Fixed(place)),
-            None => read_of!(types::Fd(descriptor)),
+        let below = types::Fd(descriptor);
+        let entry = match registered {
+            Some(chunk) => opcode::ReadFixed::new(below, vectors[0].iov_base.cast(), vectors[0].iov_len as u32, chunk)
+                .offset(offset)
+                .build(),
+            None => opcode::Readv::new(below, vectors.as_ptr(), vectors.len() as u32).offset(offset).build(),
         };
         self.flights[place] = Some(Flight { file, run, done, wanted, vectors });
         // SAFETY: file, vector (which does not move with the flight) and frames are the flight's until its completion.
         unsafe { self.ring.submission().push(&entry.user_data(place as u64)) }
             .expect("invariant: the ring has room for every flight and one more");
-    }
-
-    /// The place of a file, registered now if it can be.
-    fn registered_file(&mut self, file: &Opened, descriptor: i32) -> Option<u32> {
-        if let Some(place) = self.files.get(&file.number) {
-            return Some(*place);
-        }
-        let place = self.free_files.pop()?;
-        if self.ring.submitter().register_files_update(place, &[descriptor]).is_err() {
-            return None;
-        }
-        self.files.insert(file.number, place);
-        Some(place)
-    }
-
-    fn forget(&mut self, number: u32) {
-        if let Some(place) = self.files.remove(&number)
-            && self.ring.submitter().register_files_update(place, &[-1]).is_ok()
-        {
-            self.free_files.push(place);
-        }
     }
 
     /// The chunk of a frame, registered now if it can be.
@@ -431,7 +382,7 @@ impl Thread {
             let entry = opcode::Read::new(fd, into.cast(), 8).build().user_data(WOKEN);
             // SAFETY: the word is in a box that lives as long as the ring; nothing reads it.
             unsafe { self.ring.submission().push(&entry) }.expect("invariant: the ring has room for one more");
-            self.armed = true;
+            (self.armed, self.arming) = (true, true);
         }
     }
 
@@ -443,12 +394,14 @@ impl Thread {
             }
             return;
         }
-        match self.ring.submit_and_wait(wait).map_err(|error| error.raw_os_error()) {
+        let entered = self.ring.submit_and_wait(wait).map_err(|error| error.raw_os_error());
+        self.arming &= !self.ring.submission().is_empty();
+        match entered {
             Ok(_) | Err(Some(libc::EINTR)) => {}
             // What was not taken is in the ring still.
             Err(Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM)) => std::thread::sleep(PAUSE),
             Err(_) => {
-                let under_way = FLIGHTS - self.free.len() + usize::from(self.armed);
+                let under_way = FLIGHTS - self.free.len() + usize::from(self.arming);
                 if self.ring.submission().len() == under_way {
                     self.give_up();
                 } else {

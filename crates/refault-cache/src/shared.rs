@@ -4,6 +4,7 @@
 //! Invariant: who takes the engine's lock by [`Shared::engine`] finds the policy told of every hit until then. Cost: one for
 //! each cache.
 
+use std::collections::HashMap;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -65,6 +66,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Option<Limits>,
     pub(crate) flusher: Flusher,
     pub(crate) statistics: Option<Arc<Statistics>>,
+    /// What devices read ahead.
+    pub(crate) devices: Mutex<HashMap<u64, Option<u32>>>,
     /// The files of the system that are open.
     pub(crate) known: Known,
     /// Files that were opened.
@@ -100,11 +103,18 @@ impl Shared {
         let pages = match self.read_ahead {
             Some(pages) => u64::from(pages),
             None => {
-                let device = backing.read_ahead().map_or(0, u64::from);
+                let device = self.device_reads_ahead(backing).map_or(0, u64::from);
                 device.max(MIN_READ_AHEAD).min((frames / FRAMES_PER_PAGE_AHEAD).max(MIN_OF_SHARE))
             }
         };
         pages.min(frames / 8)
+    }
+
+    /// Pages that the kernel reads ahead on a file's device, which the system is asked once for each.
+    fn device_reads_ahead(&self, backing: &dyn Backing) -> Option<u32> {
+        let Some(direct) = backing.direct() else { return backing.read_ahead() };
+        let mut devices = self.devices.lock().expect("invariant: nothing panics under this lock");
+        *devices.entry(direct.device()).or_insert_with(|| backing.read_ahead())
     }
 
     /// Pins the frame of a page that is resident and not busy. Only under the engine's lock.

@@ -30,9 +30,10 @@ impl Uring {
         Ok(Uring(Mutex::new(Some(Ring(IoUring::new(ENTRIES as u32)?)))))
     }
 
-    /// Writes all pieces. `None`: the ring is of no use any more, and nothing is known of what was written.
+    /// Writes all pieces. `None`: the ring is of no use any more, and nothing is known of what was written; or others are
+    /// writing by it.
     pub(crate) fn write(&self, file: BorrowedFd<'_>, pieces: &[Piece<'_>]) -> Option<Vec<io::Result<usize>>> {
-        let mut kept = self.0.lock().expect("invariant: nothing panics under this lock");
+        let mut kept = self.0.try_lock().ok()?;
         let mut results = Vec::with_capacity(pieces.len());
         for chunk in pieces.chunks(ENTRIES) {
             match write_chunk(&mut kept.as_mut()?.0, file, chunk) {

@@ -137,7 +137,7 @@ impl Shared {
         let length = file.len();
         let whole = || runs.iter().zip(&pages).filter(|(run, _)| run.parts.is_whole());
         let pieces: Vec<Piece<'_>> = whole().map(|(run, pages)| (io_slices(pages), run.start * PAGE)).collect();
-        let written = if pieces.is_empty() { Vec::new() } else { backing.write_many(&pieces) };
+        let written = self.background.write_many(backing, &pieces);
         let finish = |((run, pages), outcome): ((&Run, &Vec<&Page>), io::Result<usize>)| {
             let (start, bytes) = (run.start * PAGE, run.bytes());
             match outcome {
