@@ -1,29 +1,34 @@
 //! Reads that no call waits for: readahead, prefetches, further runs of a call that misses in several places,
 //! and reads whose futures are polled for.
 //!
-//! Which of two engines does them is decided when the cache is made, and said in its report: io_uring, with one thread
-//! for all of them ([`crate::ring`]), or `preadv` by a few threads, each of which waits for the device. Files that have
-//! no descriptor ([`crate::Backing::descriptor`]) are read by the threads in either case. Rings are the cache's: a file has
-//! none of its own. Where a ring reads, writes in the background that go together have another ([`crate::uring`]).
+//! Which of two engines does them is said in the cache's report: `preadv` by a few threads, each of which waits for the
+//! device, or io_uring, with one thread for all of them ([`crate::ring`]), where that was asked for. Files that have no
+//! descriptor ([`crate::Backing::descriptor`]) are read by the threads in either case.
+//!
+//! Threads are the default, because nothing of them outlives the program: of a ring with reads under way the kernel lets go
+//! some time after its program has ended, and until then the file system cannot be unmounted. A file has no ring of its own.
 
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use refault_core::frames::Frame;
 
 use crate::backing::{Backing, Piece};
 use crate::buffers::Buffers;
+use crate::direct::DirectFile;
 use crate::error::MakeError;
 use crate::fill::Run;
 use crate::opened::Opened;
 use crate::options::IoEngine;
 use crate::ring::Ring;
 use crate::runs::{Fault, read_run};
-use crate::uring::Uring;
 use crate::workers::{Job, Workers};
 
-/// Threads that read ahead, where threads do it.
+/// Threads that read ahead, where threads do it, and that write together.
 const MAX_THREADS: usize = 4;
+/// Pieces that are worth threads of their own, which are made for them.
+const MIN_TOGETHER: usize = 8;
 /// Threads that wait for files whose reads take long ([`crate::Backing::reads_together`]).
 const MAX_WAITING: usize = 32;
 
@@ -37,8 +42,6 @@ pub(crate) struct Background {
     /// Where each read waits long, and has its own limits.
     waiting: Workers,
     buffers: Arc<Buffers>,
-    /// For writes that go together, from the first on. None where the kernel gives none.
-    writes: OnceLock<Option<Uring>>,
     /// Why there is no ring although one was wanted.
     why: Option<io::Error>,
 }
@@ -59,7 +62,7 @@ impl Background {
             Some(Err(error)) => (None, Some(error)),
         };
         let waiting = Workers::new("refault-wait", MAX_WAITING);
-        Ok(Background { ring, threads, waiting, buffers, writes: OnceLock::new(), why })
+        Ok(Background { ring, threads, waiting, buffers, why })
     }
 
     /// The engine's name, and why it is not the other where that was wanted.
@@ -120,13 +123,30 @@ impl Background {
     }
 
     /// Writes several pieces at the same time, if that can be. Returns what [`Backing::write`] says of each.
-    pub(crate) fn write_many(&self, backing: &dyn Backing, pieces: &[Piece<'_>]) -> Vec<io::Result<usize>> {
-        let together = pieces.len() > 1 && self.ring.is_some();
-        let written = together.then(|| {
-            let ring = self.writes.get_or_init(|| Uring::new().ok()).as_ref()?;
-            backing.direct()?.write_together(|file| ring.write(file, pieces))
+    pub(crate) fn write_many(backing: &dyn Backing, pieces: &[Piece<'_>]) -> Vec<io::Result<usize>> {
+        if pieces.len() < MIN_TOGETHER || !backing.direct().is_some_and(DirectFile::writes_directly) {
+            return backing.write_many(pieces);
+        }
+        let next = AtomicUsize::new(0);
+        let written: Vec<OnceLock<io::Result<usize>>> = pieces.iter().map(|_| OnceLock::new()).collect();
+        let work = || {
+            while let number = next.fetch_add(1, Ordering::Relaxed)
+                && let Some((slices, offset)) = pieces.get(number)
+            {
+                written[number].get_or_init(|| backing.write(slices, *offset));
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..MAX_THREADS {
+                let thread = std::thread::Builder::new().name("refault-write".into());
+                // Those that there are write it all, this one at least.
+                if thread.spawn_scoped(scope, work).is_err() {
+                    break;
+                }
+            }
+            work();
         });
-        written.flatten().unwrap_or_else(|| backing.write_many(pieces))
+        written.into_iter().map(|written| written.into_inner().expect("invariant: each was written by one")).collect()
     }
 
     /// The cache is gone.

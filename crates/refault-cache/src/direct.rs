@@ -147,13 +147,9 @@ impl DirectFile {
         self.gathers.load(Ordering::Relaxed)
     }
 
-    /// Has several pieces, which are whole pages, written at the same time by a descriptor; `None` where there is none for
-    /// that.
-    pub(crate) fn write_together<T>(&self, write: impl FnOnce(BorrowedFd<'_>) -> Option<T>) -> Option<T> {
-        match self.writer() {
-            Ok((writer, false)) => self.changes.during(&self.file, || write(writer.as_fd())),
-            _ => None,
-        }
+    /// Whether the device is waited for by each write of whole pages.
+    pub(crate) fn writes_directly(&self) -> bool {
+        matches!(self.writer(), Ok((_, false)))
     }
 
     /// The same file was opened again: takes what that can do and this cannot. Returns the descriptors that it does not

@@ -88,7 +88,6 @@ mod statistics;
 mod streams;
 mod table;
 mod through;
-mod uring;
 mod what_if;
 mod workers;
 mod write;

@@ -52,12 +52,13 @@ pub struct CacheOptions {
 /// which costs the same as io_uring for a single one. [`CacheReport::io`] says what is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoEngine {
-    /// io_uring where the kernel gives it, threads otherwise.
-    #[default]
+    /// io_uring where the kernel gives it, threads otherwise. Where a program ends with reads under way, the kernel keeps
+    /// their files open for a moment longer than the program.
     Auto,
     /// io_uring, or no cache.
     Uring,
-    /// Threads that wait in `preadv`.
+    /// Threads that wait in `preadv`. Nothing of them outlives the program.
+    #[default]
     Threads,
 }
 
@@ -96,7 +97,7 @@ impl Default for CacheOptions {
             read_ahead: None,
             write_back: None,
             what_if: WhatIf::default(),
-            io: IoEngine::Auto,
+            io: IoEngine::default(),
             statistics: None,
         }
     }

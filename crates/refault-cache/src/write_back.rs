@@ -19,6 +19,7 @@ use refault_core::PageId;
 use refault_core::frames::Frame;
 use refault_store::{PAGE_SIZE, Page};
 
+use crate::background::Background;
 use crate::backing::Piece;
 use crate::dirty::Limits;
 use crate::engine::Engine;
@@ -137,7 +138,7 @@ impl Shared {
         let length = file.len();
         let whole = || runs.iter().zip(&pages).filter(|(run, _)| run.parts.is_whole());
         let pieces: Vec<Piece<'_>> = whole().map(|(run, pages)| (io_slices(pages), run.start * PAGE)).collect();
-        let written = self.background.write_many(backing, &pieces);
+        let written = Background::write_many(backing, &pieces);
         let finish = |((run, pages), outcome): ((&Run, &Vec<&Page>), io::Result<usize>)| {
             let (start, bytes) = (run.start * PAGE, run.bytes());
             match outcome {

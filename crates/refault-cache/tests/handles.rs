@@ -56,7 +56,9 @@ fn what_one_handle_writes_another_finds_and_does_not_undo() {
         let open = |path: &Path| cache.options().write(true).open(path).expect("opens");
         let (one, two) = (open(&path), open(&link));
         let reader = cache.open(&symlink).expect("opens");
-        (bytes_at(&one, 0, 2 * PAGE), bytes_at(&two, 0, 2 * PAGE), bytes_at(&reader, 0, 2 * PAGE));
+        for file in [&one, &two, &reader] {
+            assert_eq!(bytes_at(file, 0, 2 * PAGE), [b'.'; 2 * PAGE]);
+        }
         one.write_at(b"AAAA", 0).expect("writes");
         one.sync().expect("syncs");
         assert_eq!((bytes_at(&two, 0, 4), bytes_at(&reader, 0, 4)), (b"AAAA".to_vec(), b"AAAA".to_vec()));

@@ -1,0 +1,154 @@
+//! Nothing outlives the program: when it has ended, however it did, the file system that it used can be unmounted at once.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use common::PAGE;
+use refault_cache::{CacheOptions, OpenError, PageCache, WriteBack};
+
+/// Names the file in the program that ends.
+const FILE: &str = "REFAULT_TEST_UNMOUNT_FILE";
+/// How it ends.
+const HOW: &str = "REFAULT_TEST_UNMOUNT_HOW";
+
+const PAGES: u64 = 600;
+const ROUNDS: usize = 15;
+
+/// Uses a file in all ways, tells that it has, and ends.
+fn uses_and_ends(path: &Path, how: &str) -> ! {
+    let write_back = how.contains("back").then(WriteBack::default);
+    let options = CacheOptions { memory: 1 << 20, write_back, ..CacheOptions::default() };
+    let cache = PageCache::new(&options).expect("a cache");
+    let file = match cache.options().write(true).buffered_writes(how.contains("buffered")).open(path) {
+        Err(OpenError::NoDirect(_)) => std::process::exit(77),
+        file => Arc::new(file.expect("opens")),
+    };
+    let round = |value: u8| {
+        // Scattered, so that many are written together. A full disk refuses some.
+        for page in (0..PAGES).step_by(3) {
+            let _ = file.write_at(&[value; PAGE], page * PAGE as u64);
+            let _ = file.write_at(&[value; 100], (page + 1) * PAGE as u64 + 50);
+        }
+        let _ = file.sync();
+        file.prefetch(0..PAGES * PAGE as u64);
+        let futures: Vec<_> =
+            (0..64).map(|page| file.read_at_async(vec![0; 3 * PAGE], page * 9 * PAGE as u64)).collect();
+        let mut all = vec![0; PAGES as usize * PAGE];
+        let _ = file.read_at(&mut all, 0);
+        file.prefetch(0..PAGES * PAGE as u64);
+        drop(futures);
+    };
+    round(1);
+    std::io::stdout().write_all(b"\nready\n").and_then(|()| std::io::stdout().flush()).expect("who started it reads");
+    if how.contains("killed") {
+        loop {
+            (2..=u8::MAX).for_each(round);
+        }
+    }
+    if how.contains("closed") {
+        drop(file);
+        drop(cache);
+    }
+    // Whatever is open stays so.
+    std::process::exit(0)
+}
+
+/// A file system in an image, mounted until this goes.
+struct Mounted {
+    image: PathBuf,
+    at: PathBuf,
+}
+
+impl Mounted {
+    fn new(directory: &Path) -> Option<Mounted> {
+        let mounted = Mounted { image: directory.join("image"), at: directory.join("mounted") };
+        std::fs::File::create(&mounted.image).and_then(|file| file.set_len(16 << 20)).expect("an image");
+        std::fs::create_dir(&mounted.at).expect("a directory");
+        let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&mounted.image).output();
+        (made.is_ok_and(|output| output.status.success()) && mounted.mount()).then_some(mounted)
+    }
+
+    fn mount(&self) -> bool {
+        let mounted = Command::new("mount").args(["-o", "loop"]).arg(&self.image).arg(&self.at).output();
+        mounted.is_ok_and(|output| output.status.success())
+    }
+
+    /// What umount(8) says, if it is not well.
+    fn unmount(&self) -> Result<(), String> {
+        let output = Command::new("umount").arg(&self.at).output().expect("it is there");
+        if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+    }
+
+    fn fill(&self) {
+        let file = std::fs::File::create(self.at.join("ballast")).expect("creates");
+        let mut bytes = 1 << 20;
+        while bytes > 0 {
+            let at = file.metadata().expect("there").len();
+            if file.write_all_at(&vec![1; bytes], at).is_err() {
+                bytes /= 2;
+            }
+        }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.at).output();
+    }
+}
+
+#[test]
+fn a_file_system_is_unmounted_as_soon_as_a_program_has_ended() {
+    if let (Some(path), Ok(how)) = (std::env::var_os(FILE), std::env::var(HOW)) {
+        uses_and_ends(path.as_ref(), &how);
+    }
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let Some(mounted) = Mounted::new(directory.path()) else {
+        return refault_testing::skip("nothing can be mounted here");
+    };
+    let ways = [
+        "closed",
+        "closed back",
+        "ended",
+        "ended back",
+        "ended buffered",
+        "killed",
+        "killed back",
+        "ended back full",
+        "killed back full",
+    ];
+    for how in ways {
+        for round in 0..ROUNDS {
+            let path = mounted.at.join("data");
+            std::fs::File::create(&path).and_then(|file| file.set_len(PAGES * PAGE as u64)).expect("creates");
+            if how.contains("full") {
+                mounted.fill();
+            }
+            let mut program = Command::new(std::env::current_exe().expect("this"))
+                .args(["--exact", "a_file_system_is_unmounted_as_soon_as_a_program_has_ended", "--nocapture"])
+                .env(FILE, &path)
+                .env(HOW, how)
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("starts");
+            let mut lines = BufReader::new(program.stdout.take().expect("it was asked for")).lines();
+            let is_ready = lines.any(|line| line.is_ok_and(|line| line == "ready"));
+            if how.contains("killed") {
+                program.kill().expect("it goes on");
+            }
+            let status = program.wait().expect("it has ended");
+            if status.code() == Some(77) {
+                return refault_testing::skip("no direct I/O there");
+            }
+            assert!(is_ready, "{how}: {status}");
+            mounted.unmount().unwrap_or_else(|said| panic!("{how}, round {round}: {said}"));
+            assert!(mounted.mount(), "{how}");
+            let _ = std::fs::remove_file(mounted.at.join("ballast"));
+        }
+    }
+}
