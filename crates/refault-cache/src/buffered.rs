@@ -42,7 +42,7 @@ impl Copies {
         self.0.lock().expect("invariant: nothing panics under this lock")
     }
 
-    /// The kernel was given so many bytes from `offset` on.
+    /// The kernel was given a number of bytes from `offset` on.
     pub(crate) fn written(&self, offset: u64, bytes: u64) {
         let mut written = self.lock();
         written.runs.insert(offset / PAGE..(offset + bytes).div_ceil(PAGE));

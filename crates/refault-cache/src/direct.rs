@@ -217,7 +217,7 @@ impl DirectFile {
     }
 }
 
-/// Whether so many bytes at a place are whole pages.
+/// Whether what is written at a place is whole pages.
 fn is_whole(from: &[IoSlice<'_>], offset: u64) -> bool {
     let bytes: usize = from.iter().map(|slice| slice.len()).sum();
     offset.is_multiple_of(PAGE_SIZE as u64) && bytes.is_multiple_of(PAGE_SIZE)
@@ -240,8 +240,7 @@ fn open_direct(path: &Path, write: bool) -> Result<(File, Metadata), OpenError> 
                 return Err(OpenError::NoFile(path.to_owned()));
             }
             // io_uring would take it for a wish not to wait for the device.
-            let flags = rustix::fs::fcntl_getfl(&file).map_err(|error| failed(error.into()))?;
-            rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK).map_err(|error| failed(error.into()))?;
+            rustix::fs::fcntl_setfl(&file, OFlags::DIRECT).map_err(|error| failed(error.into()))?;
             Ok((file, metadata))
         }
         Err(error) if error.kind() == ErrorKind::InvalidInput => {

@@ -28,7 +28,7 @@ pub(crate) struct Opened {
     pub(crate) resizing: RwLock<()>,
     /// Held while the device makes the file durable: who comes second knows how it went.
     pub(crate) settling: Mutex<()>,
-    /// Pages that were read ahead and evicted before anybody asked for them.
+    /// Pages that were read ahead and evicted before they were asked for.
     pub(crate) unread: Arc<AtomicU32>,
     /// What its device has refused, until each handle was told.
     pub(crate) refusal: Refusal,

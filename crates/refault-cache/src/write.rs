@@ -195,7 +195,7 @@ impl CachedFile {
         Ok(())
     }
 
-    /// A write that was to make the file so long has failed: as far as it came, the file is longer, where it is not cut off.
+    /// A write that was to make the file longer has failed: as far as it came, the file is longer, where it is not cut off.
     fn follow_length(&self, after: u64) {
         if after > self.len()
             && self.opened.backing.takes_any_bytes()

@@ -123,7 +123,7 @@ impl Backing for Device {
     }
 }
 
-/// A device of so many pages, each full of a number of its own; one with an odd seed takes bytes at any place.
+/// A device of some pages, each full of a number of its own; one with an odd seed takes bytes at any place.
 pub fn device(seed: u64, pages: usize) -> Device {
     let bytes: Vec<u8> = (0..pages * PAGE).map(|at| (at / 4096 * 7) as u8).collect();
     let medium = Medium {
