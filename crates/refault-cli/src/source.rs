@@ -439,7 +439,7 @@ pub fn workload(text: &str, kind: Option<KindName>, seed: Option<u64>) -> Result
         spec.kind = kind.into();
     }
     if let Some(seed) = seed
-        && !says(&["seed"])
+        && !says(&["seed", "thread"])
     {
         spec.seed = seed;
     }

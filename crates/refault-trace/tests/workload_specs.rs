@@ -69,6 +69,45 @@ fn wrong_specifications_name_the_right_form() {
         ("scanhot:pages=8,hot=8", "hot must be at least 1 and below pages (8), not 8"),
         ("mixed:apages=1,fpages=2,pages=4", "pages=4 is not apages + fpages; leave it out"),
         ("uniform\n:a\n=", "'uniform' has no parameter 'a': it takes"),
+        (
+            "fio:pages=4",
+            "'fio' has no parameter 'pages': it takes rw, random_distribution, bs, size, io_size, number_ios,",
+        ),
+        ("fio:randseed=7", "randseed is not taken: blocks are those of fio's default, randrepeat=1"),
+        ("fio:randrepeat=0", "randrepeat is not taken"),
+        ("fio:allrandrepeat=1", "allrandrepeat is not taken"),
+        ("fio:runtime=60", "runtime ends by the clock, which a trace has not; io_size, number_ios and loops say"),
+        ("fio:ioengine=psync", "ioengine does not change which blocks are asked for; leave it out"),
+        ("fio:rw=randrw", "rw=randrw: expected randread, randwrite, read or write"),
+        ("fio:size=24x", "size=24x: expected a whole number, as 4096, 4k or 24m"),
+        ("fio:size=16777216T", "size=16777216T: expected a whole number"),
+        ("fio:size=0", "size / bs must be from 1 to 4294967295, not 0"),
+        ("fio:size=5k", "size must be a multiple of bs (4096), not 5120"),
+        ("fio:size=64m,bs=6k", "bs must be a multiple of 4096 or a divisor from 512 on, not 6144"),
+        ("fio:bs=0", "bs must be a multiple of 4096 or a divisor from 512 on, not 0"),
+        ("fio:numjobs=0", "numjobs must be from 1 to 65536, not 0"),
+        ("fio:numjobs=3,job=3", "job must be from 0 to 2, not 3"),
+        ("fio:thread=0", "thread must be from 1 to 4294967295, not 0"),
+        ("fio:loops=0", "loops must be from 1 to"),
+        (
+            "fio:loops=2,io_size=1g",
+            "loops and an io_size beyond size do not go together: fio 3.33 ends such jobs early",
+        ),
+        ("fio:size=8T", "the map of 2147483648 blocks is too large: 268435456 fit, norandommap=1 has no map"),
+        ("fio:norandommap=yes", "norandommap=yes: expected 0 or 1"),
+        ("fio:filename=a:b", "filename=a:b: one file is taken, not a list"),
+        ("fio:random_distribution=gauss:2", "there are random, zipf:THETA, pareto:POWER, normal:PERCENT"),
+        ("fio:random_distribution=zipf:1", "zipf takes a number from 0 to 100 other than 1, not 1"),
+        ("fio:random_distribution=zipf:x", "'x' is not a number"),
+        ("fio:random_distribution=zipf:nan", "'nan' is not a number"),
+        ("fio:random_distribution=zipf:0.9:2", "the centre must be from 0 to 1"),
+        ("fio:random_distribution=zipf:0.9:0:1", "expected at most a number and a centre"),
+        ("fio:random_distribution=pareto:1", "pareto takes a number between 0 and 1, not 1"),
+        ("fio:random_distribution=normal:101", "normal takes a number from 0 to 100, not 101"),
+        ("fio:random_distribution=normal:5,size=8k", "a normal law needs 64 blocks: with fewer fio 3.33 may hang"),
+        ("fio:random_distribution=zoned:50/5", "the shares of the accesses make 50 percent, not 100"),
+        ("fio:random_distribution=zoned:50/50:50/60", "the shares of the file make 110 percent, more than 100"),
+        ("fio:random_distribution=zoned:100", "'100' is not ACCESSES/SIZE, both in percent, as 60/10"),
     ];
     for (text, expected) in cases {
         let error = parse(text).expect_err(text);
@@ -96,9 +135,31 @@ fn built_in_workloads_follow_their_descriptions() {
     assert_eq!(parse("idleanon").expect("valid").generator, Generator::IdleAnon);
 }
 
+#[test]
+fn options_of_fio_are_understood() {
+    let spec =
+        parse("fio:rw=randwrite,random_distribution=zoned:60/10:40/90,bs=16k,size=24M,offset=1m,numjobs=3,kind=mapped")
+            .expect("valid");
+    assert_eq!((spec.pages, spec.accesses, spec.kind), (25 * 256 * 3, 24 * 256 * 3, Kind::Mapped));
+    assert_eq!(parse(&spec.to_string()), Ok(spec));
+    let named = parse("fio:name=a,directory=d/e,norandommap,number_ios=7,numjobs=2,job=1,thread=9").expect("valid");
+    assert_eq!((named.accesses, named.seed), (7, 9));
+    assert_eq!(parse(&named.to_string()), Ok(named));
+    for law in ["zipf:1.2:0.25", "pareto:0.3", "normal:20:0.5", "zipf", "normal", "pareto", "random"] {
+        let spec = parse(&format!("fio:random_distribution={law},filename=f,numjobs=4")).expect(law);
+        assert_eq!((spec.pages, spec.accesses), (65_536, 4 * 65_536), "one file");
+        assert_eq!(parse(&spec.to_string()), Ok(spec));
+    }
+    assert!(
+        pages("fio:rw=randwrite,size=1m,kind=anon")
+            .iter()
+            .all(|(page, write, kind)| { *page < 256 && *write && *kind == Kind::Anon })
+    );
+}
+
 proptest! {
     #[test]
-    fn no_text_makes_the_parser_panic(text in "\\PC{0,60}|(zipf|mixed|hotcold|twopass):([a-z0-9]{1,7}=[0-9KMG.]{0,6},){0,4}") {
+    fn no_text_makes_the_parser_panic(text in "\\PC{0,60}|(zipf|mixed|hotcold|twopass|fio):([a-z0-9]{1,7}=[0-9KMG.]{0,6},){0,4}") {
         if let Err(error) = parse(&text) {
             prop_assert!(!error.contains('\n'));
         }

@@ -1,11 +1,13 @@
 //! How each workload chooses its pages.
 //!
-//! The formulas are those of the published generator of the kernel measurements; the last three workloads are ours.
+//! The formulas are those of the published generator of the kernel measurements; the last four workloads are not, and fio's have a
+//! module of their own.
 //! Each arm is a loop over a block with its state in registers: a draw costs a few nanoseconds, and the look-ups of
 //! successive draws do not depend on each other, so that the processor overlaps their cache misses.
 
 use std::sync::Arc;
 
+use super::fio::FioReader;
 use super::spec::WorkloadSpec;
 use super::stream::{Stream, Tag, permutation};
 use super::workload::Generator;
@@ -19,6 +21,7 @@ pub(crate) struct PageChoice {
     mode: Stream,
     order: Vec<u32>,
     zipf: Option<Arc<ZipfTable>>,
+    fio: Option<FioReader>,
     next: u64,
     scan: u64,
     ahead: u64,
@@ -41,6 +44,7 @@ impl PageChoice {
             mode: Stream::new(spec.seed, Tag::Mode),
             order: if ordered > 0 { permutation(ordered, spec.seed) } else { Vec::new() },
             zipf,
+            fio: (spec.generator == Generator::Fio).then(|| FioReader::new(&spec.fio, spec.seed, spec.kind)),
             next: 0,
             scan: 0,
             ahead: 0,
@@ -119,6 +123,7 @@ impl PageChoice {
                 let into = first - (hot.saturating_mul(self.spec.rounds)).min(first);
                 extend_cyclic(out, into % fresh, fresh, (end - first) as usize, |page| entry(hot + page));
             }
+            Generator::Fio => self.fio.as_mut().expect("invariant: built for this generator").fill(count, out),
             Generator::FillRandom => {
                 let first = pages.clamp(start, end);
                 out.extend((start..first).map(|page| Entry::new(page, kind, kind == Kind::Anon)));

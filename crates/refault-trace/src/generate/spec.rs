@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::fio::{self, FioJobs};
 use super::workload::{Generator, Parameter, workloads};
 use crate::similar::or_meant;
 use crate::{Entry, Kind, TraceError};
@@ -73,13 +74,15 @@ pub struct WorkloadSpec {
     pub anon_pages: u64,
     /// Pages of the file, where there are two types.
     pub file_pages: u64,
+    /// fio's options, of which `pages` and `accesses` follow there; `seed` is the number of fio's first thread.
+    pub fio: FioJobs,
 }
 
 impl WorkloadSpec {
     /// A workload with its defaults.
     pub fn new(generator: Generator) -> WorkloadSpec {
         let pages = 1 << 16;
-        WorkloadSpec {
+        let mut spec = WorkloadSpec {
             generator,
             pages,
             accesses: 1_000_000,
@@ -94,7 +97,19 @@ impl WorkloadSpec {
             write_sixteenths: 0,
             anon_pages: pages / 2,
             file_pages: pages / 2,
+            fio: FioJobs::default(),
+        };
+        if generator == Generator::Fio {
+            spec.kind = Kind::Fd;
+            spec.settle_fio();
         }
+        spec
+    }
+
+    /// Sets what follows from fio's options.
+    fn settle_fio(&mut self) {
+        self.fio.settle();
+        (self.pages, self.accesses) = (self.fio.pages(), self.fio.accesses());
     }
 
     /// Whether the generator takes a parameter.
@@ -110,6 +125,11 @@ impl WorkloadSpec {
             }
             Err(format!("{name} must be from {low} to {high}, not {value}"))
         };
+        if self.generator == Generator::Fio {
+            self.fio.check()?;
+            between("thread", self.seed, 1, u64::from(u32::MAX))?;
+            between("pages of all files", self.pages, 1, Entry::MAX_PAGE)?;
+        }
         between("accesses", self.accesses, 1, MAX_ACCESSES)?;
         between("writes", self.write_sixteenths, 0, 16)?;
         between("hot_share", self.hot_sixteenths, 0, 16)?;
@@ -144,6 +164,9 @@ impl WorkloadSpec {
         let wrong = |expected: &str| format!("{key}={value}: {expected}");
         let number = || whole(value).ok_or_else(|| wrong("expected a whole number, as 65536, 64K or 1M"));
         match parameter.name {
+            "thread" => self.seed = number()?,
+            "kind" => self.kind = kind(value).ok_or_else(|| wrong("kinds are anon, fd and mapped"))?,
+            name if self.generator == Generator::Fio => self.fio.set(name, value)?,
             "pages" => self.pages = number()?,
             "accesses" => self.accesses = number()?,
             "seed" => self.seed = number()?,
@@ -153,7 +176,6 @@ impl WorkloadSpec {
             "rounds" => self.rounds = number()?,
             "apages" => self.anon_pages = number()?,
             "fpages" => self.file_pages = number()?,
-            "kind" => self.kind = kind(value).ok_or_else(|| wrong("kinds are anon, fd and mapped"))?,
             "theta" if key == "s5" => {
                 let fifths = number()?;
                 let fifths = u8::try_from(fifths).map_err(|_| wrong("must be from 0 to 50"))?;
@@ -190,16 +212,23 @@ impl WorkloadSpec {
             return Err(format!("no workload is called '{}': {meant}", name.trim()));
         };
         let mut spec = WorkloadSpec::new(workload.generator);
+        spec.fio.unsettle();
         let (mut hot_given, mut seen) = (false, Vec::new());
         let mut total = None;
         for item in rest.split(',').map(str::trim).filter(|item| !item.is_empty()) {
-            let Some((key, value)) = item.split_once('=') else {
+            let flag = (spec.generator == Generator::Fio && item == "norandommap").then_some((item, "1"));
+            let Some((key, value)) = item.split_once('=').or(flag) else {
                 return Err(format!("'{item}' is not of the form key=value"));
             };
             let (key, value) = (key.trim(), value.trim());
             let named = |parameter: &&Parameter| parameter.name == key || parameter.aliases.contains(&key);
             let Some(parameter) = workload.parameters.iter().find(named) else {
-                if key == "pages" {
+                if spec.generator == Generator::Fio
+                    && let Some(reason) = fio::refusal(key)
+                {
+                    return Err(format!("{key} {reason}"));
+                }
+                if key == "pages" && spec.takes("apages") {
                     // The sum of the two types, as the published generator takes it.
                     total = Some(whole(value).ok_or_else(|| format!("{key}={value}: expected a whole number"))?);
                     continue;
@@ -215,7 +244,11 @@ impl WorkloadSpec {
             spec.set(parameter, key, value)?;
             hot_given |= parameter.name == "hot";
         }
-        if !hot_given {
+        spec.fio.settle();
+        if spec.generator == Generator::Fio {
+            spec.settle_fio();
+        }
+        if !hot_given && spec.generator != Generator::Fio {
             spec.hot = (spec.pages / 8).max(1);
         }
         if let Some(total) = total
@@ -243,6 +276,9 @@ impl fmt::Display for WorkloadSpec {
         for (index, parameter) in workload.parameters.iter().enumerate() {
             write!(f, "{}{}=", if index == 0 { ':' } else { ',' }, parameter.name)?;
             match parameter.name {
+                "thread" => write!(f, "{}", self.seed)?,
+                "kind" => write!(f, "{}", self.kind.name())?,
+                name if self.generator == Generator::Fio => self.fio.write(name, f)?,
                 "pages" => write!(f, "{}", self.pages)?,
                 "accesses" => write!(f, "{}", self.accesses)?,
                 "seed" => write!(f, "{}", self.seed)?,
@@ -252,7 +288,6 @@ impl fmt::Display for WorkloadSpec {
                 "rounds" => write!(f, "{}", self.rounds)?,
                 "apages" => write!(f, "{}", self.anon_pages)?,
                 "fpages" => write!(f, "{}", self.file_pages)?,
-                "kind" => write!(f, "{}", self.kind.name())?,
                 "theta" => write!(f, "{}", self.theta.theta())?,
                 "writes" => write!(f, "{}", self.write_sixteenths as f64 / 16.0)?,
                 "hot_share" => write!(f, "{}", self.hot_sixteenths as f64 / 16.0)?,

@@ -23,6 +23,8 @@ pub enum Generator {
     FillRandom,
     /// Anonymous memory written once and left alone, then random file reads.
     IdleAnon,
+    /// The jobs of fio.
+    Fio,
 }
 
 /// A key of a specification.
@@ -117,7 +119,7 @@ const ANON_PAGES: Parameter =
 const FILE_PAGES: Parameter =
     Parameter { name: "fpages", aliases: &[], meaning: "pages of the file", default: "32768" };
 
-const WORKLOADS: [Workload; 10] = [
+const WORKLOADS: [Workload; 11] = [
     Workload {
         name: "uniform",
         purpose: "Every page is equally likely: no policy can do better than another, so what differs is cost.",
@@ -177,5 +179,11 @@ const WORKLOADS: [Workload; 10] = [
         purpose: "Anonymous memory written once and left alone, then random reads of a larger file: is the idle part given up?",
         parameters: &[ANON_PAGES, FILE_PAGES, ACCESSES, SEED],
         generator: Generator::IdleAnon,
+    },
+    Workload {
+        name: "fio",
+        purpose: "What fio 3.33 asks for with the same options, block by block: published runs, and a check of a real machine.",
+        parameters: super::fio::PARAMETERS,
+        generator: Generator::Fio,
     },
 ];
