@@ -207,6 +207,32 @@ fn the_sum_holds_while_members_come_go_hang_and_die_and_the_daemon_is_killed() {
 }
 
 #[test]
+fn a_sleeping_member_keeps_what_is_protected_while_others_thrash() {
+    if skipped(&["cc"]) {
+        return;
+    }
+    for (protection, is_kept) in [(&["--low", "64M"][..], true), (&["--min", "64M"], true), (&[], false)] {
+        let place = Place::new("160M");
+        // It fills 48 MiB and sleeps for longer than this takes.
+        let sleeper = place.run(protection, "48", "2000000000");
+        let resident = || place.member(&sleeper)["resident_bytes"].as_u64().unwrap_or(0);
+        wait_for("it to have its memory", || resident() >= 48 * MIB);
+        let had = resident();
+        let thrash = [place.run(&[], "100", "0"), place.run(&[], "100", "0")];
+        // They need 40 MiB more than is left to them, and have brought back each of their pages twice.
+        wait_for("the others to thrash", || {
+            let faulted = |one| place.member(one)["refaults"].as_u64() > Some(2 * 100 * MIB / 4096);
+            thrash.iter().all(faulted) && (is_kept || resident() < had / 2)
+        });
+        if is_kept {
+            assert_eq!(resident(), had, "{protection:?}: nothing is taken");
+            assert_eq!(place.member(&sleeper)["stored_bytes"], 0, "{protection:?}");
+        }
+        place.holds(160 * MIB, 3, 1);
+    }
+}
+
+#[test]
 fn who_does_not_fit_or_finds_no_pool_is_told() {
     if skipped(&["cc"]) {
         return;
