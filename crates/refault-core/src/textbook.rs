@@ -18,6 +18,7 @@
 
 mod arc;
 mod clock;
+mod clock_pro;
 mod fifo;
 mod lfu;
 mod lirs;
@@ -36,6 +37,7 @@ mod wtinylfu;
 
 pub use arc::Arc;
 pub use clock::Clock;
+pub use clock_pro::ClockPro;
 pub use fifo::Fifo;
 pub use lfu::{Lfu, LfuParams};
 pub use lirs::{Lirs, LirsParams, LirsVariant};

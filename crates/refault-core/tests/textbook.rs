@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use refault_core::policy::registry::{BuildContext, PolicySpec, Visitor, visit};
 use refault_core::policy::{Erased, ReclaimRequest};
 use refault_core::textbook::{
-    Arc, Clock, Fifo, Lfu, LfuParams, Lirs, LirsParams, LirsVariant, Lrfu, LrfuParams, Lru, LruK, LruKParams, Mq,
-    MqParams, NextUse, Opt, S3Fifo, S3FifoParams, S3FifoVariant, Sieve, Slru, SlruParams, TwoQueue, WTinyLfu,
+    Arc, Clock, ClockPro, Fifo, Lfu, LfuParams, Lirs, LirsParams, LirsVariant, Lrfu, LrfuParams, Lru, LruK, LruKParams,
+    Mq, MqParams, NextUse, Opt, S3Fifo, S3FifoParams, S3FifoVariant, Sieve, Slru, SlruParams, TwoQueue, WTinyLfu,
     WTinyLfuParams, WTinyLfuVariant,
 };
 use refault_core::{PageId, Policy};
@@ -119,6 +119,11 @@ proptest! {
     }
 
     #[test]
+    fn clock_pro(capacity in 1..40usize, steps in steps()) {
+        equals_model(ClockPro::default(), models::ClockPro::new(capacity), capacity, &steps);
+    }
+
+    #[test]
     fn wtinylfu(capacity in 1..40usize, steps in steps()) {
         equals_model(WTinyLfu::default(), models::WTinyLfu::new(capacity, false), capacity, &steps);
         let paper = WTinyLfuParams { variant: WTinyLfuVariant::Paper, ..WTinyLfuParams::default() };
@@ -145,6 +150,7 @@ proptest! {
         forgets(Slru::default, &steps);
         forgets(Lfu::default, &steps);
         forgets(LruK::default, &steps);
+        forgets(ClockPro::default, &steps);
         forgets(|| Erased::new(Mq::new(MqParams { lifetime: 20, ..MqParams::default() })), &steps);
         forgets(|| Lirs::new(LirsParams { variant: LirsVariant::Paper, ..LirsParams::default() }), &steps);
     }
@@ -168,6 +174,7 @@ proptest! {
         survives(Lfu::default(), &steps);
         survives(Lfu::new(LfuParams::with_aging()), &steps);
         survives(LruK::default(), &steps);
+        survives(ClockPro::default(), &steps);
         survives(Erased::new(Mq::new(MqParams { lifetime: 20, ..MqParams::default() })), &steps);
         survives(WTinyLfu::default(), &steps);
         let paper = WTinyLfuParams { variant: WTinyLfuVariant::Paper, ..WTinyLfuParams::default() };

@@ -426,6 +426,9 @@ policies! {
     "mq" ["multi-queue"] Textbook [] "LRU queues by the logarithm of a page's accesses; unused pages move down, evicted ones are remembered.",
         "the reference simulator's: a fixed lifetime, where the paper measures one",
         Erased, textbook::MqParams = Default::default(), |parameters, _context| Erased::new(textbook::Mq::new(parameters));
+    "clock-pro" ["clockpro"] Textbook [] "LIRS by accessed bits: hot pages, cold ones and evicted cold ones on a clock with three hands.",
+        "the paper's, its share of cold pages adaptive",
+        textbook::ClockPro, NoParameters = NoParameters, |_none, _context| textbook::ClockPro::default();
     "lrfu" [] Textbook [] "Evicts the page with the lowest exponentially decayed count of references.",
         "the paper's, with references found out by accessed bits, at most one per interval",
         textbook::Lrfu, textbook::LrfuParams = Default::default(), |parameters, _context| textbook::Lrfu::new(parameters);

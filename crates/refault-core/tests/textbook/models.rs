@@ -6,6 +6,8 @@ use refault_core::PageId;
 
 use crate::harness::Model;
 
+#[path = "models/clock_pro.rs"]
+mod clock_pro;
 #[path = "models/counted.rs"]
 mod counted;
 #[path = "models/lrfu.rs"]
@@ -15,6 +17,7 @@ mod mq;
 #[path = "models/stack_and_sketch.rs"]
 mod stack_and_sketch;
 
+pub use clock_pro::ClockPro;
 pub use counted::{Lfu, LruK, Slru};
 pub use lrfu::Lrfu;
 pub use mq::{Gdsf, Mq};
