@@ -10,9 +10,9 @@ use proptest::prelude::*;
 use refault_core::policy::registry::{BuildContext, PolicySpec, Visitor, visit};
 use refault_core::policy::{Erased, ReclaimRequest};
 use refault_core::textbook::{
-    Arc, Clock, ClockPro, Fifo, Lfu, LfuParams, Lirs, LirsParams, LirsVariant, Lrfu, LrfuParams, Lru, LruK, LruKParams,
-    Mq, MqParams, NextUse, Opt, S3Fifo, S3FifoParams, S3FifoVariant, Sieve, Slru, SlruParams, TwoQueue, WTinyLfu,
-    WTinyLfuParams, WTinyLfuVariant,
+    Arc, Clock, ClockPro, Fifo, Hyperbolic, HyperbolicParams, Lfu, LfuParams, Lhd, LhdParams, Lirs, LirsParams,
+    LirsVariant, Lrfu, LrfuParams, Lru, LruK, LruKParams, Mq, MqParams, NextUse, Opt, S3Fifo, S3FifoParams,
+    S3FifoVariant, Sieve, Slru, SlruParams, TwoQueue, WTinyLfu, WTinyLfuParams, WTinyLfuVariant,
 };
 use refault_core::{PageId, Policy};
 use std::collections::{HashMap, VecDeque};
@@ -124,6 +124,29 @@ proptest! {
     }
 
     #[test]
+    fn hyperbolic(capacity in 1..40usize, sample in prop_oneof![1..8u32, Just(64)], seed in 0..4u64, steps in steps()) {
+        let model = models::Hyperbolic::new(capacity, sample as usize, seed);
+        equals_model(Hyperbolic::new(HyperbolicParams { sample, seed }), model, capacity, &steps);
+    }
+
+    #[test]
+    fn lhd(
+        capacity in 1..40usize,
+        sample in 1..20u32,
+        newcomers in 0..5u32,
+        explorers in prop_oneof![Just(0.0), Just(0.1), Just(0.5)],
+        period in 3..30u64,
+        ages in prop_oneof![Just(2u32), Just(24), Just(150)],
+        steps in steps()
+    ) {
+        let params = LhdParams { sample, newcomers, explorers, period, ages, seed: 7 };
+        let budget = (capacity as f64 * explorers) as usize;
+        let model =
+            models::Lhd::new(capacity, sample as usize, newcomers as usize, budget, period, u64::from(ages));
+        equals_model(Lhd::new(params), model, capacity, &steps);
+    }
+
+    #[test]
     fn wtinylfu(capacity in 1..40usize, steps in steps()) {
         equals_model(WTinyLfu::default(), models::WTinyLfu::new(capacity, false), capacity, &steps);
         let paper = WTinyLfuParams { variant: WTinyLfuVariant::Paper, ..WTinyLfuParams::default() };
@@ -151,6 +174,8 @@ proptest! {
         forgets(Lfu::default, &steps);
         forgets(LruK::default, &steps);
         forgets(ClockPro::default, &steps);
+        forgets(|| Hyperbolic::new(HyperbolicParams { sample: 3, seed: 5 }), &steps);
+        forgets(|| Lhd::new(quick_lhd()), &steps);
         forgets(|| Erased::new(Mq::new(MqParams { lifetime: 20, ..MqParams::default() })), &steps);
         forgets(|| Lirs::new(LirsParams { variant: LirsVariant::Paper, ..LirsParams::default() }), &steps);
     }
@@ -175,6 +200,8 @@ proptest! {
         survives(Lfu::new(LfuParams::with_aging()), &steps);
         survives(LruK::default(), &steps);
         survives(ClockPro::default(), &steps);
+        survives(Hyperbolic::new(HyperbolicParams { sample: 3, seed: 5 }), &steps);
+        survives(Lhd::new(quick_lhd()), &steps);
         survives(Erased::new(Mq::new(MqParams { lifetime: 20, ..MqParams::default() })), &steps);
         survives(WTinyLfu::default(), &steps);
         let paper = WTinyLfuParams { variant: WTinyLfuVariant::Paper, ..WTinyLfuParams::default() };
@@ -196,6 +223,11 @@ impl<T: harness::Model> Visitor for FollowsModel<'_, T> {
     fn visit<P: Policy + Send + 'static>(self, policy: P) {
         equals_model(policy, self.model, self.capacity, self.steps);
     }
+}
+
+/// LHD that learns within a test.
+fn quick_lhd() -> LhdParams {
+    LhdParams { sample: 5, newcomers: 3, explorers: 0.2, period: 12, ages: 40, seed: 2 }
 }
 
 /// The pages accessed, in order.

@@ -429,6 +429,12 @@ policies! {
     "clock-pro" ["clockpro"] Textbook [] "LIRS by accessed bits: hot pages, cold ones and evicted cold ones on a clock with three hands.",
         "the paper's, its share of cold pages adaptive",
         textbook::ClockPro, NoParameters = NoParameters, |_none, _context| textbook::ClockPro::default();
+    "hyperbolic" [] Textbook [] "Evicts, of pages drawn at random, the one with the fewest accesses per time in memory.",
+        "the paper's with 64 pages drawn, and all costs and sizes 1",
+        Erased, textbook::HyperbolicParams = Default::default(), |parameters, _context| Erased::new(textbook::Hyperbolic::new(parameters));
+    "lhd" [] Textbook [] "Least hit density: evicts, of pages drawn at random, the one that promises the fewest hits per time.",
+        "the authors' simulator's, with one application and all sizes 1",
+        Erased, textbook::LhdParams = Default::default(), |parameters, _context| Erased::new(textbook::Lhd::new(parameters));
     "lrfu" [] Textbook [] "Evicts the page with the lowest exponentially decayed count of references.",
         "the paper's, with references found out by accessed bits, at most one per interval",
         textbook::Lrfu, textbook::LrfuParams = Default::default(), |parameters, _context| textbook::Lrfu::new(parameters);

@@ -14,6 +14,8 @@ mod counted;
 mod lrfu;
 #[path = "models/mq.rs"]
 mod mq;
+#[path = "models/sampled.rs"]
+mod sampled;
 #[path = "models/stack_and_sketch.rs"]
 mod stack_and_sketch;
 
@@ -21,6 +23,7 @@ pub use clock_pro::ClockPro;
 pub use counted::{Lfu, LruK, Slru};
 pub use lrfu::Lrfu;
 pub use mq::{Gdsf, Mq};
+pub use sampled::{Hyperbolic, Lhd};
 pub use stack_and_sketch::{Lirs, WTinyLfu};
 
 fn remove(queue: &mut VecDeque<PageId>, page: PageId) -> bool {
