@@ -10,9 +10,10 @@ use proptest::prelude::*;
 use refault_core::policy::registry::{BuildContext, PolicySpec, Visitor, visit};
 use refault_core::policy::{Erased, ReclaimRequest};
 use refault_core::textbook::{
-    Arc, Clock, ClockPro, Fifo, Hyperbolic, HyperbolicParams, Lfu, LfuParams, Lhd, LhdParams, Lirs, LirsParams,
-    LirsVariant, Lrfu, LrfuParams, Lru, LruK, LruKParams, Mq, MqParams, NextUse, Opt, S3Fifo, S3FifoParams,
-    S3FifoVariant, Sieve, Slru, SlruParams, TwoQueue, WTinyLfu, WTinyLfuParams, WTinyLfuVariant,
+    Arc, Cacheus, CacheusParams, Clock, ClockPro, Fifo, Hyperbolic, HyperbolicParams, LeCar, LeCarParams, Lfu,
+    LfuParams, Lhd, LhdParams, Lirs, LirsParams, LirsVariant, Lrfu, LrfuParams, Lru, LruK, LruKParams, Mq, MqParams,
+    NextUse, Opt, S3Fifo, S3FifoParams, S3FifoVariant, Sieve, Slru, SlruParams, TwoQueue, WTinyLfu, WTinyLfuParams,
+    WTinyLfuVariant,
 };
 use refault_core::{PageId, Policy};
 use std::collections::{HashMap, VecDeque};
@@ -147,6 +148,29 @@ proptest! {
     }
 
     #[test]
+    fn lecar(
+        capacity in 1..40usize,
+        rate in prop_oneof![Just(0.0), Just(0.45), Just(5.0)],
+        history in prop_oneof![Just(0.0), Just(0.5), Just(1.0)],
+        seed in 0..4u64,
+        steps in steps()
+    ) {
+        let model = models::LeCar::new(capacity, rate, (capacity as f64 * history) as usize, seed);
+        equals_model(LeCar::new(LeCarParams { rate, history, seed }), model, capacity, &steps);
+    }
+
+    #[test]
+    fn cacheus(
+        capacity in 1..40usize,
+        history in prop_oneof![Just(0.0), Just(0.5), Just(1.0)],
+        seed in 0..4u64,
+        steps in steps()
+    ) {
+        let model = models::Cacheus::new(capacity, (capacity as f64 * history) as usize, seed);
+        equals_model(Cacheus::new(CacheusParams { history, seed }), model, capacity, &steps);
+    }
+
+    #[test]
     fn wtinylfu(capacity in 1..40usize, steps in steps()) {
         equals_model(WTinyLfu::default(), models::WTinyLfu::new(capacity, false), capacity, &steps);
         let paper = WTinyLfuParams { variant: WTinyLfuVariant::Paper, ..WTinyLfuParams::default() };
@@ -176,6 +200,8 @@ proptest! {
         forgets(ClockPro::default, &steps);
         forgets(|| Hyperbolic::new(HyperbolicParams { sample: 3, seed: 5 }), &steps);
         forgets(|| Lhd::new(quick_lhd()), &steps);
+        forgets(LeCar::default, &steps);
+        forgets(Cacheus::default, &steps);
         forgets(|| Erased::new(Mq::new(MqParams { lifetime: 20, ..MqParams::default() })), &steps);
         forgets(|| Lirs::new(LirsParams { variant: LirsVariant::Paper, ..LirsParams::default() }), &steps);
     }
@@ -202,6 +228,8 @@ proptest! {
         survives(ClockPro::default(), &steps);
         survives(Hyperbolic::new(HyperbolicParams { sample: 3, seed: 5 }), &steps);
         survives(Lhd::new(quick_lhd()), &steps);
+        survives(LeCar::default(), &steps);
+        survives(Cacheus::default(), &steps);
         survives(Erased::new(Mq::new(MqParams { lifetime: 20, ..MqParams::default() })), &steps);
         survives(WTinyLfu::default(), &steps);
         let paper = WTinyLfuParams { variant: WTinyLfuVariant::Paper, ..WTinyLfuParams::default() };

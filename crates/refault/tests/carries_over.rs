@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use refault::cache::{Backing, CacheOptions, PageCache};
-use refault::policy::registry::{self, BuildContext, FrontEnd, PolicySpec};
+use refault::policy::registry::{self, BuildContext, FrontEnd};
 use refault::sim::flat_memory::Swap;
 use refault::sim::{LayoutBuilder, Limits, named};
 use refault::trace::{Entry, Kind};
@@ -96,12 +96,7 @@ fn replay_and_page_cache_agree_on_every_access_and_on_the_counters() {
     let layout = builder.finish().expect("few pages");
     let mut block = Vec::new();
     layout.translate(&entries, &mut block);
-    // The cache charges a policy for what it keeps beyond a MiB: LHD with fewer ages stays below.
-    let few_ages = |spec: PolicySpec| match spec.entry.name {
-        "lhd" => PolicySpec::parse("lhd{ages=2000}").expect("it is in the table"),
-        _ => spec,
-    };
-    let policies = registry::all(FrontEnd::PageCache).map(few_ages);
+    let policies = registry::all(FrontEnd::PageCache);
     for spec in policies.filter(|spec| !DEPEND_ON_PAGES.contains(&spec.entry.name)) {
         let limits = Limits { memory_pages: CAPACITY as usize, swap: Swap { pages: 0, synchronous: true } };
         let mut replay = named::replay(&spec, &BuildContext::default(), &layout, limits);

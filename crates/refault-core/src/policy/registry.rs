@@ -435,6 +435,12 @@ policies! {
     "lhd" [] Textbook [] "Least hit density: evicts, of pages drawn at random, the one that promises the fewest hits per time.",
         "the authors' simulator's, with one application and all sizes 1",
         Erased, textbook::LhdParams = Default::default(), |parameters, _context| Erased::new(textbook::Lhd::new(parameters));
+    "lecar" [] Textbook [] "LRU or LFU, drawn for each eviction by weights that evictions move which were regretted.",
+        "the authors' simulator's; of equally frequent pages the one used longest ago goes",
+        Erased, textbook::LeCarParams = Default::default(), |parameters, _context| Erased::new(textbook::LeCar::new(parameters));
+    "cacheus" [] Textbook [] "LeCaR with experts that resist scans and churn, and a learning rate that adapts.",
+        "the authors' simulator's: SR-LRU and CR-LFU",
+        Erased, textbook::CacheusParams = Default::default(), |parameters, _context| Erased::new(textbook::Cacheus::new(parameters));
     "lrfu" [] Textbook [] "Evicts the page with the lowest exponentially decayed count of references.",
         "the paper's, with references found out by accessed bits, at most one per interval",
         textbook::Lrfu, textbook::LrfuParams = Default::default(), |parameters, _context| textbook::Lrfu::new(parameters);

@@ -1,4 +1,4 @@
-//! Policies that give each page in memory a worth and evict the least: LFU and LRU-K.
+//! Policies that give each page in memory a worth and evict the least: LFU, LRU-K, LeCaR and Cacheus.
 //!
 //! Invariant: `order` holds each page in memory once, by its worth and, of equal ones, by its last access, the older
 //! first. A page that memory does not let go keeps its worth; in one call each page is offered once.
@@ -42,6 +42,11 @@ impl Ranked {
 
     pub(super) fn contains(&self, page: PageId) -> bool {
         self.ranks[page as usize].is_some()
+    }
+
+    /// The page of least worth.
+    pub(super) fn least(&self) -> Option<PageId> {
+        self.order.first().map(|(_, _, page)| *page)
     }
 
     /// Takes a page out, if it is in.

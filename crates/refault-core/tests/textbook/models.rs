@@ -10,6 +10,8 @@ use crate::harness::Model;
 mod clock_pro;
 #[path = "models/counted.rs"]
 mod counted;
+#[path = "models/learning.rs"]
+mod learning;
 #[path = "models/lrfu.rs"]
 mod lrfu;
 #[path = "models/mq.rs"]
@@ -21,6 +23,7 @@ mod stack_and_sketch;
 
 pub use clock_pro::ClockPro;
 pub use counted::{Lfu, LruK, Slru};
+pub use learning::{Cacheus, LeCar};
 pub use lrfu::Lrfu;
 pub use mq::{Gdsf, Mq};
 pub use sampled::{Hyperbolic, Lhd};
