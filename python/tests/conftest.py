@@ -27,7 +27,7 @@ def store(tmp_path_factory):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     log = tmp_path_factory.mktemp("store") / "log"
-    options = {"endpoint_url": f"http://127.0.0.1:{port}", "key": "nobody", "secret": "nothing"}
+    options = {"endpoint_url": f"http://127.0.0.1:{port}", "key": "user", "secret": "nothing"}
     before = dict(fsspec.config.conf)
     with open(log, "wb") as out:
         words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]

@@ -118,7 +118,7 @@ pub(crate) enum Bytes {
     UpTo(usize, usize),
     /// As an argument says, and these more.
     Plus(usize, usize),
-    /// So many elements as an argument says, of this size.
+    /// Elements of this size, as an argument counts them.
     Times(usize, usize),
     /// As a word of 32 bits says that an argument points to.
     At(usize),

@@ -21,7 +21,7 @@
 
 /*
  What is written goes through the kernel's page cache: `refault_file_write` returns when the kernel has it, which writes
- it to the device when it sees fit, at the latest at `refault_file_sync`. So many small writes between two syncs cost about
+ it to the device when it sees fit, at the latest at `refault_file_sync`. Small writes between two syncs cost about
  what they cost without direct I/O. Until a sync the kernel holds a copy, which does not count in the cache's memory;
  without a sync it holds it until it wants the memory.
  */

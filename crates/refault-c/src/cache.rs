@@ -23,7 +23,7 @@ pub const REFAULT_OPEN_WRITE: u32 = 1;
 /// The file is opened for reading, and for writing by its first write, which may fail then.
 pub const REFAULT_OPEN_WRITE_ON_DEMAND: u32 = 2;
 /// What is written goes through the kernel's page cache: `refault_file_write` returns when the kernel has it, which writes
-/// it to the device when it sees fit, at the latest at `refault_file_sync`. So many small writes between two syncs cost about
+/// it to the device when it sees fit, at the latest at `refault_file_sync`. Small writes between two syncs cost about
 /// what they cost without direct I/O. Until a sync the kernel holds a copy, which does not count in the cache's memory;
 /// without a sync it holds it until it wants the memory.
 pub const REFAULT_OPEN_BUFFERED_WRITES: u32 = 4;

@@ -37,7 +37,7 @@ impl OpenOptions<'_> {
     }
 
     /// What is written goes through the kernel's page cache: [`CachedFile::write_at`] returns when the kernel has it, which
-    /// writes it to the device when it sees fit, at the latest at [`CachedFile::sync`]. So many small writes between two syncs
+    /// writes it to the device when it sees fit, at the latest at [`CachedFile::sync`]. Small writes between two syncs
     /// cost about what they cost without direct I/O. Until a sync the kernel holds a copy, which does not count in this
     /// cache's memory; without a sync it holds it until it wants the memory. A file has two descriptors then, once it is written.
     pub fn buffered_writes(self, buffered: bool) -> Self {

@@ -120,7 +120,7 @@ impl Estimate {
         Estimate { begun: Instant::now(), said: AtomicBool::new(false) }
     }
 
-    /// So much is done.
+    /// `part` of the work is done, of 1.
     fn hear(&self, part: f64) {
         let spent = self.begun.elapsed();
         if part >= Estimate::MIN_PART && spent >= Estimate::MIN_TIME && !self.said.swap(true, Ordering::Relaxed) {
@@ -216,7 +216,7 @@ deviation of the ratio. Null is the ratio with the mechanism under test switched
 well, or might; 'chance': our seeds lie on both sides; neither is yes or no. 'fitted': an input was set so that it comes
 out.";
 
-/// A text in lines of at most so many letters, broken at blanks.
+/// A text in lines of `most` letters at most, broken at blanks.
 fn broken(text: &str, most: usize) -> String {
     let mut lines = String::new();
     let mut length = 0;

@@ -285,7 +285,7 @@ fn a_pool_says_of_a_member_what_the_member_says_itself() {
     all_agree(&run, &said, &summary);
 }
 
-/// A run of a program under so many bytes: its summary.
+/// A run of a program under `bytes` bytes: its summary.
 fn summary_under(directory: &TempDir, bytes: u64, script: &str) -> Value {
     let file = directory.path().join("summary.json");
     let mut command = refault_in(directory.path());

@@ -214,7 +214,7 @@ impl Account {
         self.shared().stored.load(Ordering::Relaxed) + statistics.stored.saturating_sub(self.stored)
     }
 
-    /// This process has so many pages in memory and out of it, the agent's among them, if those count that it shares.
+    /// This process has `pages` pages in memory and out of it, the agent's among them, if those count that it shares.
     pub fn has(&mut self, pages: u64, statistics: &Statistics) {
         let shared = self.shared();
         let new = statistics.stored.saturating_sub(self.stored);

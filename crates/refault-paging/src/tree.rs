@@ -338,7 +338,7 @@ impl Shared {
         self.peak.fetch_max(self.used(), Ordering::Relaxed);
     }
 
-    /// Somebody has more than before, or less.
+    /// A process has more than before, or less.
     pub(crate) fn have(&self, change: i64) {
         let has = self.has.fetch_add(change, Ordering::Relaxed) + change;
         if change > 0 {

@@ -38,7 +38,7 @@ pub enum Advice {
     /// Something came back, too little to judge by.
     #[serde(rename = "cannot be told")]
     CannotBeTold,
-    /// With so many bytes, which stand beside this, hardly anything would have come back.
+    /// With the bytes that stand beside this, hardly anything would have come back.
     #[serde(rename = "more")]
     More,
 }

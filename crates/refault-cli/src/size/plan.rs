@@ -18,7 +18,7 @@ use super::trial::{How, Outcome, Runner};
 use super::write::part_text;
 use crate::{doctor, launch};
 
-/// Programs that take longer than these seconds are run so many times.
+/// Seconds that a program takes longer than, and how many times it is run then.
 const RUNS: [(f64, u32); 3] = [(30.0, 2), (5.0, 3), (0.0, 5)];
 /// A program that takes less seconds is run once before anything is measured, so that its files are in memory.
 const WARM_UP_SECONDS: f64 = 30.0;
@@ -26,10 +26,10 @@ const WARM_UP_SECONDS: f64 = 30.0;
 const REFINEMENTS: u32 = 4;
 /// How close too little and enough are in the end.
 const CLOSENESS: f64 = 1.1;
-/// Runs of one program differ by so many seconds by themselves, the start of refault among them: less cannot be
+/// Runs of one program differ by this number of seconds by themselves, the start of refault among them: less cannot be
 /// measured.
 const MIN_DIFFERENCE: f64 = 0.005;
-/// Where there is little time, a run is ended after so many times the program's time alone, if `--give-up` is not less.
+/// Where there is little time, a run is ended after this multiple of the program's time alone, if `--give-up` is not less.
 const QUICK_GIVE_UP: f64 = 1.5;
 
 /// What is to be run.
@@ -40,7 +40,7 @@ pub struct Plan {
     pub budgets: Vec<Size>,
     /// Runs under each; `None`: as the program's time allows, and no more than the answer needs.
     pub runs: Option<u32>,
-    /// A run is ended after so many times the program's time alone.
+    /// A run is ended after this multiple of the program's time alone.
     pub give_up: u32,
     /// Whether the program is recorded, so that there is a prediction.
     pub records: bool,
@@ -182,7 +182,7 @@ impl Plan {
         )
     }
 
-    /// Whether what may be lost, of so many seconds, can be measured at all.
+    /// Whether what may be lost, of `alone` seconds, can be measured at all.
     fn is_measurable(&self, alone: f64) -> bool {
         alone * self.slowdown >= MIN_DIFFERENCE
     }

@@ -24,7 +24,7 @@ const INTERVAL_MS: (u64, u64) = (5, 200);
 const QUICK_SECONDS: f64 = 5.0;
 /// How often.
 const RECORDINGS: u32 = 3;
-/// Curves are asked at so many sizes.
+/// Sizes at which curves are asked.
 const STEPS: u64 = 512;
 
 /// The curves of the recordings, and the cost of a page.
@@ -83,7 +83,7 @@ impl Prediction {
         Some(self.read_back(bytes) * self.seconds_per_page?)
     }
 
-    /// The smallest budget with at most so many pages that come back, from `least` on.
+    /// The smallest budget with at most `read_back` pages that come back, from `least` on.
     pub fn bytes_for(&self, read_back: f64, least: u64) -> u64 {
         let footprint = self.footprint_bytes().max(least);
         let step = |step: u64| least + (footprint - least) * step / STEPS;
@@ -103,7 +103,7 @@ impl Prediction {
         Some(knee.memory_pages * PAGE_BYTES)
     }
 
-    /// Pages that come back within so many seconds.
+    /// Pages that come back within `seconds`.
     pub fn pages_in(&self, seconds: f64) -> f64 {
         seconds / self.seconds_per_page.unwrap_or(ASSUMED_SECONDS_PER_PAGE)
     }
