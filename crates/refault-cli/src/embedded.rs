@@ -36,7 +36,7 @@ pub fn made(path: &Path) -> bool {
 /// A path under which the library can be preloaded; `None` if this binary does not hold it.
 pub fn library(name: &str) -> Option<PathBuf> {
     let (_, packed) = LIBRARIES.iter().find(|(known, _)| *known == name)?;
-    let bytes = lz4_flex::decompress_size_prepended(packed).ok()?;
+    let bytes = zstd::decode_all(*packed).ok()?;
     places().into_iter().find_map(|place| file(&place, name, &bytes)).or_else(|| memory(name, &bytes))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Cargo has no stable way to name the `cdylib` of a dependency. But a program is compiled when all its dependencies
 //! are whole, and the compiler is told where their `rlib`s lie; the shared library of a crate that is both lies beside
-//! it. The macro reads those arguments, packs the libraries by LZ4 and leaves them as bytes in the program. Where
+//! it. The macro reads those arguments, packs the libraries by zstd and leaves them as bytes in the program. Where
 //! nothing is linked (`cargo check`, clippy, documentation), or the arguments are not in sight, it leaves nothing, and
 //! the program has to find the libraries elsewhere.
 //!
@@ -13,8 +13,11 @@ use std::path::{Path, PathBuf};
 
 use proc_macro::TokenStream;
 
+/// Of zstd's 19, the best: the library is packed once and downloaded with each copy of the program.
+const LEVEL: i32 = 19;
+
 /// `libraries!(refault_boundary, …)`: a `&[(&str, &[u8])]` of the file name of each crate's shared library and its
-/// bytes, packed as an LZ4 block behind its size. Those that are not there are left out.
+/// bytes, packed as a frame of zstd. Those that are not there are left out.
 #[proc_macro]
 pub fn libraries(crates: TokenStream) -> TokenStream {
     let arguments: Vec<String> = std::env::args().collect();
@@ -24,7 +27,7 @@ pub fn libraries(crates: TokenStream) -> TokenStream {
     for name in names {
         let Some(path) = rlib(&arguments, name).and_then(|rlib| beside(&rlib, name)) else { continue };
         let Ok(bytes) = std::fs::read(&path) else { continue };
-        let packed = lz4_flex::compress_prepend_size(&bytes);
+        let Ok(packed) = zstd::encode_all(&bytes[..], LEVEL) else { continue };
         // The constant makes the compiler watch the file; it is not part of the program.
         entries.push_str(&format!(
             "({:?}, {{ const _: &[u8] = include_bytes!({:?}); b\"{}\" }}),",
