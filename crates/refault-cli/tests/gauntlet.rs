@@ -40,7 +40,7 @@ fn real_programs_do_under_a_budget_what_they_do_alone() {
             match attempt {
                 Attempt::Ran(row) => {
                     tally.add(&program.name, row.is_right(), &row);
-                    budgets.add_quietly(&program.name, row.is_within_budget(), &row);
+                    budgets.add_quietly(&program.name, row.keeps_its_bound(), &row);
                 }
                 Attempt::Missing(what) => skip(format_args!("{}: missing: {what}", program.name)),
                 Attempt::Unusable(why) => skip(format_args!("{}: does not run alone: {why}", program.name)),

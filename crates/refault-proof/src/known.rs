@@ -18,8 +18,6 @@ const EVERYTHING: &str = "*";
 pub enum Known {
     /// It fails each time.
     Fails,
-    /// It fails now and then: nothing can be asserted.
-    Sometimes,
 }
 
 /// A list of known failures, by name.
@@ -57,7 +55,7 @@ impl Verdict {
 }
 
 impl KnownFailures {
-    /// Reads the lines `"name" = "fails"` or `"name" = "sometimes"` of a section. A section that is not there is empty.
+    /// Reads the lines `"name" = "fails"` of a section. A section that is not there is empty.
     ///
     /// # Errors
     /// Another shape, with its place.
@@ -70,7 +68,7 @@ impl KnownFailures {
     /// What a result means.
     pub fn judge(&self, name: &str, right: bool) -> Verdict {
         match (self.0.get(name).or_else(|| self.0.get(EVERYTHING)), right) {
-            (None, true) | (Some(Known::Sometimes), true) => Verdict::Right,
+            (None, true) => Verdict::Right,
             (None, false) => Verdict::Wrong,
             (Some(_), false) => Verdict::KnownWrong,
             (Some(Known::Fails), true) => Verdict::Mended,
@@ -85,19 +83,14 @@ mod tests {
     #[test]
     fn what_is_listed_must_fail_and_what_is_not_must_pass() {
         let known =
-            KnownFailures::section("[x]\n\"a\" = \"fails\"\n\"b\" = \"sometimes\"\n[y]\n\"c\" = \"fails\"", "x")
-                .expect("it is well-formed");
+            KnownFailures::section("[x]\n\"a\" = \"fails\"\n[y]\n\"c\" = \"fails\"", "x").expect("it is well-formed");
         assert_eq!(known.judge("a", false), Verdict::KnownWrong);
         assert_eq!(known.judge("a", true), Verdict::Mended);
-        assert_eq!(known.judge("b", true), Verdict::Right);
-        assert_eq!(known.judge("b", false), Verdict::KnownWrong);
         assert_eq!(known.judge("c", true), Verdict::Right);
         assert_eq!(known.judge("c", false), Verdict::Wrong);
-        let all =
-            KnownFailures::section("[x]\n\"*\" = \"sometimes\"\n\"a\" = \"fails\"", "x").expect("it is well-formed");
+        let all = KnownFailures::section("[x]\n\"*\" = \"fails\"", "x").expect("it is well-formed");
         assert_eq!(all.judge("b", false), Verdict::KnownWrong);
-        assert_eq!(all.judge("b", true), Verdict::Right);
-        assert_eq!(all.judge("a", true), Verdict::Mended);
-        assert!(KnownFailures::section("[x]\n\"a\" = \"maybe\"", "x").is_err());
+        assert_eq!(all.judge("b", true), Verdict::Mended);
+        assert!(KnownFailures::section("[x]\n\"a\" = \"sometimes\"", "x").is_err());
     }
 }

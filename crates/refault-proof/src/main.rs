@@ -110,7 +110,7 @@ fn gauntlet(arguments: &Arguments, names: &[String], long: bool) -> Result<bool,
                 println!("{:11} {row}", program.name);
                 ran += 1;
                 right += usize::from(row.is_right());
-                within += usize::from(row.is_within_budget());
+                within += usize::from(row.keeps_its_bound());
             }
             Attempt::Missing(what) => println!("{:11} missing: {what}", program.name),
             Attempt::Unusable(why) => println!("{:11} unusable: {why}", program.name),
@@ -124,7 +124,7 @@ fn attempt(arguments: &Arguments, command: &str, percent: &[u64]) -> Result<bool
     let mut all = true;
     Gauntlet::new()?.attempt(command, (&arguments.refault, &arguments.with), percent, |row| {
         println!("{row}");
-        all &= row.is_right() && row.is_within_budget();
+        all &= row.is_right() && row.keeps_its_bound();
     })?;
     Ok(all)
 }
