@@ -10,19 +10,19 @@ use std::ops::Range;
 use refault_store::PAGE_SIZE;
 
 /// Spans at most.
-const MOST: usize = 6;
+const MAX_PARTS: usize = 6;
 
 /// Spans of bytes of a page, in order, none of which touch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parts {
-    spans: [(u16, u16); MOST],
+    spans: [(u16, u16); MAX_PARTS],
     count: u8,
 }
 
 impl Parts {
     /// All of a page.
     pub(crate) const WHOLE: Parts = {
-        let mut spans = [(0, 0); MOST];
+        let mut spans = [(0, 0); MAX_PARTS];
         spans[0] = (0, PAGE_SIZE as u16);
         Parts { spans, count: 1 }
     };
@@ -40,7 +40,7 @@ impl Parts {
 
     /// Whether another span would be one too many.
     pub(crate) fn is_full(&self) -> bool {
-        usize::from(self.count) == MOST
+        usize::from(self.count) == MAX_PARTS
     }
 
     pub(crate) fn spans(&self) -> impl Iterator<Item = Range<usize>> + '_ {
@@ -66,7 +66,7 @@ impl Parts {
     }
 
     fn and_span(self, (mut start, mut end): (u16, u16)) -> Parts {
-        let mut all = [(0, 0); MOST + 1];
+        let mut all = [(0, 0); MAX_PARTS + 1];
         let mut count = 0;
         let mut is_in = false;
         for (from, to) in self.spans[..usize::from(self.count)].iter().copied() {
@@ -89,14 +89,14 @@ impl Parts {
             all[count] = (start, end);
             count += 1;
         }
-        if count > MOST {
+        if count > MAX_PARTS {
             let gap = |place: &usize| all[place + 1].0 - all[*place].1;
             let place = (0..count - 1).min_by_key(gap).expect("invariant: there are more spans than one");
             all[place].1 = all[place + 1].1;
             all.copy_within(place + 2..count, place + 1);
             count -= 1;
         }
-        let mut parts = Parts { spans: [(0, 0); MOST], count: count as u8 };
+        let mut parts = Parts { spans: [(0, 0); MAX_PARTS], count: count as u8 };
         parts.spans[..count].copy_from_slice(&all[..count]);
         parts
     }

@@ -115,6 +115,10 @@ fn every_citation_of_the_specification_is_a_section() {
             false => String::new(),
         };
         for (page, number) in citations(&joined(&read(&path)), &own) {
+            // Standards of the internet have numbers for names.
+            if page.bytes().all(|byte| byte.is_ascii_digit()) {
+                continue;
+            }
             count += 1;
             if !sections.get(page).is_some_and(|numbers| numbers.contains(&number)) {
                 wrong.push(format!("{}: {page} §{number}", path.display()));

@@ -199,9 +199,9 @@ impl Account {
 
     /// A page has come back that was stored when this clock was at `then`.
     pub fn came_back(&self, then: u64, statistics: &Statistics) {
-        if let Some(slot) = self.slot {
+        if self.slot.is_some() {
             let distance = self.stored_by_all(statistics).saturating_sub(then);
-            self.shared().figures[slot].needed.count(self.tree_limit() + distance);
+            self.shared().needed.count_among_others(self.tree_limit() + distance);
         }
     }
 

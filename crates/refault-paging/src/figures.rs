@@ -157,6 +157,12 @@ impl<const STEPS: usize, const BUCKETS: usize> Histogram<STEPS, BUCKETS> {
         }
     }
 
+    /// Counts one where other processes count too.
+    pub(crate) fn count_among_others(&self, value: u64) {
+        self.buckets[Self::bucket(value)].fetch_add(1, Ordering::Relaxed);
+        self.most.fetch_max(value, Ordering::Relaxed);
+    }
+
     /// Adds these counts to others, which many add to.
     pub(crate) fn add_to(&self, others: &Self) {
         for (from, to) in self.buckets.iter().zip(&others.buckets) {
@@ -237,9 +243,6 @@ pub struct Published {
     pub usage: PublishedUsage,
     /// How long faults took.
     pub times: Times,
-    /// In how many pages of memory a page that came back would have stayed, for one page in 32: what all might use then,
-    /// and the pages that were stored, by all, between its storing and its return.
-    pub needed: Sizes,
     /// 1 while a thread waits for a page that was there before.
     pub(crate) stalled: AtomicU32,
     /// The policy's counters, in the order of [`Counters::NAMES`].
@@ -256,7 +259,6 @@ impl Default for Published {
             statistics: PublishedStatistics::default(),
             usage: PublishedUsage::default(),
             times: Times::default(),
-            needed: Sizes::default(),
             stalled: AtomicU32::default(),
             counters: [const { AtomicU64::new(0) }; Counters::NAMES.len()],
             generations: Default::default(),
@@ -308,11 +310,9 @@ impl Published {
     pub(crate) fn end(&self, ended: &Ended) {
         ended.statistics.add(&self.statistics.load());
         self.times.add_to(&ended.times);
-        self.needed.add_to(&ended.needed);
         self.statistics.store(&Statistics::default());
         self.usage.store(&Usage::default());
         self.times.clear();
-        self.needed.clear();
         self.stalled.store(0, Ordering::Relaxed);
         self.counters.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
         self.generations.iter().flatten().for_each(|word| word.store(0, Ordering::Relaxed));
@@ -328,8 +328,6 @@ pub struct Ended {
     pub statistics: PublishedStatistics,
     /// How long their faults took.
     pub times: Times,
-    /// How much memory would have kept their pages, as [`Published::needed`].
-    pub needed: Sizes,
 }
 
 #[cfg(test)]

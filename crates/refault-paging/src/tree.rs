@@ -126,6 +126,9 @@ pub struct Shared {
     pub most: AtomicI64,
     /// Pages that all have stored so far.
     pub(crate) stored: AtomicU64,
+    /// In how many pages of memory a page that came back would have stayed, for one page in 32: what all might use then,
+    /// and the pages that were stored, by all, between its storing and its return.
+    pub(crate) needed: Sizes,
     /// What processes counted that have ended.
     pub ended: Ended,
     /// Last time somebody looked for dead processes, in nanoseconds.
@@ -306,11 +309,8 @@ impl Shared {
     }
 
     /// In how many pages of memory pages that came back would have stayed, for some of them, of all processes.
-    pub fn needed(&self) -> Sizes {
-        let sum = Sizes::default();
-        self.ended.needed.add_to(&sum);
-        self.not_added().for_each(|(_, figures)| figures.needed.add_to(&sum));
-        sum
+    pub fn needed(&self) -> &Sizes {
+        &self.needed
     }
 
     /// Pages that all processes have locked, and those that none of them can do without, its agent's among them.

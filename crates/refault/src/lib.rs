@@ -113,7 +113,7 @@
 //!
 //! # Cargo features
 //!
-//! `region`, `cache` and `lab` are on by default. Without them the crate is the policy core alone: no dependencies, no
+//! `region`, `cache` and `lab` are on by default. Without them the crate is the policy core alone: one small dependency (libm), no
 //! `unsafe`, no I/O, no clock, no threads.
 
 #[cfg(feature = "cache")]

@@ -167,7 +167,7 @@ impl Sampler for Ours {
         let none = Value::Null;
         let after = after.as_ref().unwrap_or(&none);
         measured.resident_bytes = field(after, "resident_bytes");
-        measured.compressed_bytes = field(after, "pool_bytes");
+        measured.compressed_bytes = field(after, "compressed_bytes");
         measured.metadata_bytes_per_page = field(after, "metadata_bytes") / field(after, "managed_pages").max(1.0);
         measured.total_bytes = measured.resident_bytes + measured.compressed_bytes + field(after, "metadata_bytes");
         // The rate in the lines that lie within the counted time.

@@ -1,8 +1,8 @@
 //! Pictures as inline SVG, each with a table of the same figures behind it.
 //!
 //! Colours are CSS variables, so one picture serves light and dark; the look of a line is one of [`COLOURS`] colours,
-//! solid for the first round, dashed for the second and dotted for the third, that of a stacked area a
-//! place on a ramp of colours. Where lines are many each has its name at its end, too, and buttons show groups of them.
+//! solid for the first round, then dashed, dotted, in long dashes, and mixed; that of a stacked area is a place on a ramp
+//! of colours. Where lines are many each has its name at its end, too, and buttons show groups of them.
 //! Every picture has the role `img` with a
 //! title and a description for screen readers; a series' values appear under the pointer.
 
@@ -339,7 +339,7 @@ impl Figure {
 }
 
 fn look(look: usize) -> String {
-    let dash = ["", " dashed", " dotted"][look / COLOURS % 3];
+    let dash = ["", " dashed", " dotted", " long", " mixed"][look / COLOURS % 5];
     format!("l{}{dash}", look % COLOURS)
 }
 

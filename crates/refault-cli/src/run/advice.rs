@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use refault_paging::figures::Sizes;
 
-    const MOST: u64 = 100 << 20;
+    const MAX_USED: u64 = 100 << 20;
 
     #[test]
     fn the_advice_is_what_99_of_100_refaults_needed_but_no_more_than_the_program_has_had() {
@@ -124,20 +124,20 @@ mod tests {
         // 64 MiB and eight more.
         (0..990).for_each(|_| needed.count((72 << 20) / PAGE as u64));
         (0..10).for_each(|_| needed.count(1 << 30));
-        let (advice, bytes) = Advice::of(32_000, &needed.counts(), MOST);
+        let (advice, bytes) = Advice::of(32_000, &needed.counts(), MAX_USED);
         let bytes = bytes.expect("a thousand were followed");
         assert!(advice == Advice::More && (72 << 20..=75 << 20).contains(&bytes), "{bytes}");
         assert_eq!(advice.text(Some(72 << 20)), "advice: 72 MiB, with which hardly any page comes back");
         (0..90).for_each(|_| needed.count(1 << 30));
-        assert_eq!(Advice::of(32_000, &needed.counts(), MOST), (Advice::More, Some(MOST)));
+        assert_eq!(Advice::of(32_000, &needed.counts(), MAX_USED), (Advice::More, Some(MAX_USED)));
     }
 
     #[test]
     fn what_cannot_be_told_is_said() {
         let needed = Sizes::default();
         (0..3).for_each(|_| needed.count(1000));
-        assert_eq!(Advice::of(31, &needed.counts(), MOST), (Advice::Enough, None));
-        assert_eq!(Advice::of(32, &needed.counts(), MOST), (Advice::CannotBeTold, None));
+        assert_eq!(Advice::of(31, &needed.counts(), MAX_USED), (Advice::Enough, None));
+        assert_eq!(Advice::of(32, &needed.counts(), MAX_USED), (Advice::CannotBeTold, None));
         assert_eq!(Advice::CannotBeTold.text(None), "advice: cannot be told, too few pages came back");
     }
 
@@ -146,7 +146,7 @@ mod tests {
         let needed = Sizes::default();
         (0..1000).for_each(|_| needed.count(5000));
         let mut recent = Recent::default();
-        let totals = |refaults| Totals { refaults, peak_with_stored_bytes: MOST, ..Totals::default() };
+        let totals = |refaults| Totals { refaults, peak_with_stored_bytes: MAX_USED, ..Totals::default() };
         let bytes = |totals: Totals| totals.would_stop_refaulting_at_bytes.expect("advice");
         assert!(bytes(recent.look(&totals(1000), needed.counts())) >= 5000 << 12);
         (0..40).for_each(|_| needed.count(100));

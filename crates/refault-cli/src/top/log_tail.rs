@@ -21,13 +21,12 @@ use refault_console::Failure;
 const HISTORY: usize = 240;
 
 /// What a line says of memory at its moment, as against what it counts from the start.
-const OF_THE_MOMENT: [&str; 15] = [
+const OF_THE_MOMENT: [&str; 14] = [
     "resident_bytes",
     "compressed_bytes",
     "stored_bytes",
     "same_filled_pages",
     "pool_pages",
-    "pool_bytes",
     "file_pages",
     "file_bytes",
     "cached_bytes",

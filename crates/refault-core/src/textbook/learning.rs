@@ -38,8 +38,8 @@ impl Weights {
     fn punish(&mut self, expert: Expert, penalty: f64) {
         let (mut recency, mut frequency) = (self.recency, 1.0 - self.recency);
         match expert {
-            Expert::Recency => recency *= (-penalty).exp(),
-            Expert::Frequency => frequency *= (-penalty).exp(),
+            Expert::Recency => recency *= libm::exp(-penalty),
+            Expert::Frequency => frequency *= libm::exp(-penalty),
         }
         self.recency = (recency / (recency + frequency)).clamp(1.0 - MAX_WEIGHT, MAX_WEIGHT);
     }

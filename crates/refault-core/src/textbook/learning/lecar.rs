@@ -144,7 +144,7 @@ impl LeCar {
         history.remove(&mut self.slots, page);
         self.slots[page as usize].state = Place::Nowhere;
         let since = self.now + 1 - self.evicted_at[page as usize];
-        let regret = DISCOUNT.powf(since as f64 / self.capacity.max(1) as f64);
+        let regret = libm::pow(DISCOUNT, since as f64 / self.capacity.max(1) as f64);
         self.weights.punish(expert, self.params.rate * regret);
     }
 

@@ -30,7 +30,7 @@ impl Believed {
 
     fn pay(&mut self, expert: usize, amount: f64) {
         let mut weights = [self.0[0], 1.0 - self.0[0]];
-        weights[expert] *= (-amount).exp();
+        weights[expert] *= libm::exp(-amount);
         let recency = weights[0] / (weights[0] + weights[1]);
         self.0[0] = recency.clamp(1.0 - 0.99, 0.99);
     }
@@ -76,7 +76,7 @@ impl Model for LeCar {
                 if let Some(index) = find(&self.histories[expert], page) {
                     let entry = self.histories[expert].remove(index);
                     frequency = entry.frequency;
-                    let regret = 0.005f64.powf((self.now - entry.time) as f64 / self.capacity as f64);
+                    let regret = libm::pow(0.005, (self.now - entry.time) as f64 / self.capacity as f64);
                     self.believed.pay(expert, self.rate * regret);
                     break;
                 }
