@@ -47,6 +47,7 @@ fn daemon(bytes: &[u8]) {
             Ok(Some(Request::Report(figures))) => ledger.report(id, *figures),
             Ok(Some(Request::Budget { pid, bytes })) => { let _ = ledger.set_budget(pid % 4, bytes); },
             Ok(Some(Request::Status)) => ledger.leave(id),
+            Ok(Some(Request::History)) => {}
             Ok(None) | Err(_) => break,
         }
         ledger.round(round * ROUND, ROUND);
