@@ -26,7 +26,7 @@ Examples:
   refault run --pool web --low 1G -- redis-server --save ''
   refault run --pool web -- node server.js
   refault pool status web                           who has what
-  refault pool budget web redis-server 512M         at most so much, until it is lifted
+  refault pool budget web redis-server 512M         at most 512M, until it is lifted
   refault pool plan *.rft --hosts 2 --memory 4G     which of some recordings go onto which host
 
 Who gives way is decided by the birth of its oldest generation, with min and low protected as memory.min and memory.low

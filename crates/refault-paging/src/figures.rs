@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_exact_to_a_32nd() {
+    fn a_size_is_exact_to_one_part_in_32() {
         let sizes = Sizes::default();
         (1..=100_000u64).for_each(|pages| sizes.count(pages));
         for (share, exact) in [(0.01, 1000.0), (0.5, 50_000.0), (0.99, 99_000.0)] {

@@ -43,7 +43,7 @@ struct Taken<K> {
 }
 
 impl<K: Eq + Hash + Clone> Places<K> {
-    /// So many in all, and for one client.
+    /// Places in all, and for one client.
     pub(crate) fn new(most: usize, share: usize) -> Arc<Places<K>> {
         Arc::new(Places { most, share, taken: Mutex::new(Taken { all: 0, by_client: HashMap::new() }) })
     }

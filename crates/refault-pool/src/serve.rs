@@ -7,7 +7,7 @@
 //! or send the token. The page and its charts are in the binary; it loads nothing from elsewhere.
 //!
 //! Invariants: a request takes at most [`http::WITHIN`] to arrive, and an answer [`answer::WITHIN`] to be read. One client
-//! ([`peer`]) has a share of the places ([`traffic`]) and cannot take those of others. Cost: the pools are asked once per second, whoever looks; a thread with a
+//! ([`peer`]) has a share of the places ([`traffic`]) and cannot take those of others. Cost: the pools are asked once per second, however many look; a thread with a
 //! small stack for each connection.
 //!
 //! ```
