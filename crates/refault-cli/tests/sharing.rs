@@ -111,8 +111,11 @@ fn who_computes_gives_way() {
     }
     let program = Program::new(SHARED_BUDGET);
     program.comes_through_with("24M", &FLAGS, &["computes"]);
+    let touches = std::fs::read_to_string(program.directory.path().join("touches")).expect("the child wrote it");
+    let touches: u64 = touches.trim().parse().expect("a number");
+    // A turn of the token, 0.6 s here, may pass before it gives. If it never gives, most touches find their page gone.
     let again = figure(&program, "refaults");
-    assert!(again < 100_000, "{again} pages were brought back");
+    assert!(again < touches / 10, "{again} of {touches} pages were brought back");
 }
 
 /// What a container's processes call themselves are numbers of others outside: by those they would be taken for unmanaged, and

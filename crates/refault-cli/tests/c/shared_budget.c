@@ -1,18 +1,28 @@
 /* Processes that share one budget. Argument `one`: a process that goes eight times over 24 MiB; `two`: two such at a
- * time. Otherwise the first process fills 24 MiB and then `computes`, or sleeps in the call that is named (waitpid,
- * read, write, poll, nanosleep, usleep, select, cond_timedwait, futex, sigtimedwait, semtimedop, epoll_pwait2), while its child goes sixty times over 16 MiB. Everybody
- * looks at what they wrote. Prints "done". */
+ * time. Otherwise the first process fills 24 MiB and then sleeps in the call that is named (waitpid, read, write, poll,
+ * nanosleep, usleep, select, cond_timedwait, futex, sigtimedwait, semtimedop, epoll_pwait2), while its child goes sixty
+ * times over 16 MiB; or it `computes` while its child goes over them for three seconds and writes to the file `touches`
+ * how many pages it touched. Each process looks at what it wrote. Prints "done". */
 #include "program.h"
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/sem.h>
 
-/* Writes to so many bytes again and again; false if anything is not as it was written before. */
-static int work(unsigned long bytes, int passes) {
+static long milliseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Writes to `bytes` of memory: `passes` times, and until the clock says `until`. The number of passes, or 0 if anything
+ * is not as it was written before. */
+static unsigned long passes_over(unsigned long bytes, unsigned long passes, long until) {
     unsigned char *memory = map(bytes);
     CHECK(memory != MAP_FAILED);
-    for (int pass = 1; pass <= passes; pass++) {
+    unsigned long pass = 0;
+    while (pass < passes || milliseconds() < until) {
+        pass++;
         for (unsigned long offset = 0; offset < bytes; offset += PAGE) {
             unsigned long *word = (unsigned long *)(memory + offset);
             if (word[0] != (pass > 1 ? offset + pass - 1 : 0)) return 0;
@@ -20,20 +30,23 @@ static int work(unsigned long bytes, int passes) {
             word[9] = offset * 77;
         }
     }
-    return !munmap(memory, bytes);
+    return munmap(memory, bytes) ? 0 : pass;
 }
 
-static pid_t worker(unsigned long bytes, int passes) {
+static int work(unsigned long bytes, unsigned long passes) { return passes_over(bytes, passes, 0) == passes; }
+
+static int work_for_seconds(unsigned long bytes, long seconds) {
+    unsigned long passes = passes_over(bytes, 1, milliseconds() + seconds * 1000);
+    FILE *file = fopen("touches", "w");
+    CHECK(file && fprintf(file, "%lu\n", passes * (bytes / PAGE)) > 0 && !fclose(file));
+    return passes > 0;
+}
+
+static pid_t worker(unsigned long bytes, unsigned long passes) {
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) _exit(!work(bytes, passes));
     return pid;
-}
-
-static long milliseconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 static void wait_for_condition(void) {
@@ -103,7 +116,7 @@ static void give_way(const char *how) {
     CHECK(child >= 0);
     if (child == 0) {
         munmap(memory, 24 * MIB);
-        int good = work(16 * MIB, 60);
+        int good = strcmp(how, "computes") ? work(16 * MIB, 60) : work_for_seconds(16 * MIB, 3);
         if (!strcmp(how, "write")) {
             static char part[200 << 10];
             for (long left = sizeof part; left > 0;) {
