@@ -25,6 +25,7 @@ use refault_cache::{CacheOptions, PageCache};
 use refault_console::{Failure, with_output};
 use refault_core::Counters;
 use refault_lab::experiment::{Here, Values};
+use refault_lab::experiments::fio_job;
 use refault_trace::{Source, WorkloadSpec};
 use serde::{Deserialize, Serialize};
 
@@ -70,7 +71,7 @@ fn cases(experiment: &str) -> &'static [Case] {
         "shadow-lru" => &[
             Case {
                 name: "fio 1 (uniform)",
-                law: "uniform:",
+                law: "random",
                 jobs: 12,
                 times: 1.1,
                 before: "classic",
@@ -78,7 +79,7 @@ fn cases(experiment: &str) -> &'static [Case] {
             },
             Case {
                 name: "fio 2 (zipf 1.2)",
-                law: "zipf:theta=1.2,",
+                law: "zipf:1.2",
                 jobs: 10,
                 times: 6.0,
                 before: "classic",
@@ -88,7 +89,7 @@ fn cases(experiment: &str) -> &'static [Case] {
         "mglru-refault" => &[
             Case {
                 name: "fio zipf 0.5",
-                law: "zipf:theta=0.5,",
+                law: "zipf:0.5",
                 jobs: 12,
                 times: 3.0,
                 before: UNPATCHED,
@@ -96,7 +97,7 @@ fn cases(experiment: &str) -> &'static [Case] {
             },
             Case {
                 name: "fio uniform",
-                law: "uniform:",
+                law: "random",
                 jobs: 12,
                 times: 3.0,
                 before: UNPATCHED,
@@ -105,7 +106,7 @@ fn cases(experiment: &str) -> &'static [Case] {
         ],
         "mglru-fio" => &[Case {
             name: "fio thread and kswapd",
-            law: "uniform:",
+            law: "random",
             jobs: 128,
             times: 3.0,
             before: "classic",
@@ -278,7 +279,7 @@ type ReadPage<'a> = dyn FnMut(&mut [u8], u64) -> Result<(), String> + 'a;
 pub struct Load {
     #[arg(long)]
     file: PathBuf,
-    /// The generator, up to its pages
+    /// The law of the reads, as fio names it
     #[arg(long)]
     law: String,
     /// Readers by turns, each of a part of the file
@@ -301,9 +302,8 @@ impl Load {
         let share = self.pages / self.jobs;
         let mut jobs = (0..self.jobs)
             .map(|job| {
-                let seed = self.seed * 1000 + job;
                 let accesses = (self.warm_up + self.reads).div_ceil(self.jobs);
-                let spec = format!("{}pages={share},accesses={accesses},kind=fd,seed={seed}", self.law);
+                let spec = fio_job(&self.law, self.jobs, job, share, accesses, self.seed);
                 let spec: WorkloadSpec = spec.parse()?;
                 Ok((Source::workload(spec).open()?, Vec::new(), 0))
             })
@@ -485,12 +485,12 @@ mod tests {
             through_ours(&load, policy, MEMORY).unwrap_or_else(|error| panic!("{policy}: {error:?}"))
         };
         for policy in ["classic", "classic-shadow", UNPATCHED, AGAINST_UNPATCHED[0].1, "mglru"] {
-            let uniform = counts("uniform:", policy).loads_per_operation();
+            let uniform = counts("random", policy).loads_per_operation();
             assert!((0.6..0.75).contains(&uniform), "{policy}: {uniform}");
-            let skewed = counts("zipf:theta=1.2,", policy).loads_per_operation();
+            let skewed = counts("zipf:1.2", policy).loads_per_operation();
             assert!(skewed < uniform / 2.0, "{policy}: {skewed} of skewed reads, {uniform} of uniform ones");
         }
-        let [classic, mglru] = ["classic", "mglru"].map(|policy| counts("uniform:", policy).moves.expect("counted"));
+        let [classic, mglru] = ["classic", "mglru"].map(|policy| counts("random", policy).moves.expect("counted"));
         assert!(mglru < classic / 10.0, "{mglru} moves per reclaimed page, {classic} under the classic lists");
     }
 

@@ -239,12 +239,22 @@ pub(crate) fn device(name: &str) -> DeviceModel {
     DeviceModel::preset(name).expect("invariant: a preset's name")
 }
 
+/// The workload of one job of a fio run: single pages of its own file, as `fio --norandommap` chooses them. `law` is
+/// fio's `random_distribution`. Seed 1 makes fio's own sequence; others number the threads further on.
+pub fn fio_job(law: &str, jobs: u64, job: u64, pages: u64, reads: u64, seed: u64) -> String {
+    let (size, io_size, thread) = (pages * 4096, reads * 4096, seed.saturating_sub(1) * 1000 + 1);
+    format!(
+        "fio:random_distribution={law},norandommap=1,size={size},io_size={io_size},numjobs={jobs},job={job},\
+         thread={thread}"
+    )
+}
+
 /// The jobs of a fio run: each reads single pages of its own file at random, without readahead.
 pub(crate) fn fio_jobs(config: &mut MachineConfig, group: usize, jobs: u64, pages: u64, distribution: &str, seed: u64) {
     for job in 0..jobs {
         let index = config.files.len();
         config.files.push(file(&format!("fio.{job}"), pages));
-        let spec = format!("{distribution},pages={pages},accesses={ENDLESS},kind=fd,seed={}", seed * 1000 + job);
+        let spec = fio_job(distribution, jobs, job, pages, ENDLESS, seed);
         let phase = PhaseConfig { random: true, ..PhaseConfig::new(workload(&spec), Some(index)) };
         let task = endless(format!("fio.{job}"), group, phase);
         // With a read that hits this makes the 8 / 5137.5 k seconds of CPU that the published hosts take (spec: numbers

@@ -67,7 +67,7 @@ fn machine(memory: u64, seed: u64, costs: Costs) -> MachineConfig {
         costs,
         ..MachineConfig::default()
     };
-    fio_jobs(&mut config, 0, 128, memory * 3 / 128, "uniform:", seed);
+    fio_jobs(&mut config, 0, 128, memory * 3 / 128, "random", seed);
     config
 }
 

@@ -44,8 +44,8 @@ const NAMES: [&str; 3] = ["refault distance", "fix of Dec 2023", "multi-gen LRU 
 
 /// Distribution, name, and MiB/s: unpatched, then as [`NAMES`].
 const FIO: [(&str, &str, [f64; 4]); 2] = [
-    ("zipf:theta=0.5", "zipf 0.5", [6548.0, 7270.0, 7098.0, 6525.0]),
-    ("uniform:", "uniform", [5975.0, 5987.0, 5839.0, 5689.0]),
+    ("zipf:0.5", "zipf 0.5", [6548.0, 7270.0, 7098.0, 6525.0]),
+    ("random", "uniform", [5975.0, 5987.0, 5839.0, 5689.0]),
 ];
 
 /// Runs the experiment.

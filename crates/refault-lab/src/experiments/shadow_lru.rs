@@ -157,7 +157,7 @@ fn timed(mut config: MachineConfig, seconds: f64) -> (MachineConfig, u64) {
 fn fio_uniform(shrink: u64, options: &Options) -> Case {
     let set = 12 * GIB / shrink;
     let mut config = host(set);
-    fio_jobs(&mut config, 0, 12, set / 12, "uniform:", options.seed);
+    fio_jobs(&mut config, 0, 12, set / 12, "random", options.seed);
     let (config, warm_up) = timed(config, options.pick(0.15, 0.45, 0.45));
     Case {
         name: "fio 1 (uniform)",
@@ -175,7 +175,7 @@ fn fio_uniform(shrink: u64, options: &Options) -> Case {
 fn fio_zipf(shrink: u64, options: &Options) -> Case {
     let set = 15 * GIB / shrink;
     let mut config = host(set * 10 / 12);
-    fio_jobs(&mut config, 0, 10, set / 10, "zipf:theta=1.2", options.seed);
+    fio_jobs(&mut config, 0, 10, set / 10, "zipf:1.2", options.seed);
     let (config, warm_up) = timed(config, options.pick(0.15, 0.45, 0.45));
     Case {
         name: "fio 2 (zipf 1.2)",

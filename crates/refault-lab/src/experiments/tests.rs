@@ -99,7 +99,7 @@ fn a_warm_up_is_not_measured() {
     let memory = 1 << 10;
     let config = || {
         let mut config = MachineConfig { cpus: 2, nodes: vec![memory], ..MachineConfig::default() };
-        fio_jobs(&mut config, 0, 4, memory, "uniform:", 1);
+        fio_jobs(&mut config, 0, 4, memory, "random", 1);
         config.duration = Some(200_000_000);
         config
     };
