@@ -6,8 +6,8 @@ use crate::experiment::{Judgement, Row};
 
 type Run = fn(&Options, Progress) -> Result<Experiment, String>;
 
-fn small(run: Run, null: bool) -> Experiment {
-    let options = Options { null, seeds: 2, ..Options::new(Size::Small, 1) };
+fn small(run: Run, null: bool, seeds: u64) -> Experiment {
+    let options = Options { null, seeds, ..Options::new(Size::Small, 1) };
     run(&options, &|share| assert!((0.0..=1.0).contains(&share), "{share}")).unwrap()
 }
 
@@ -17,8 +17,8 @@ fn row<'a>(experiment: &'a Experiment, name: &str, metric: &str) -> &'a Row {
 }
 
 /// Runs an experiment; at most one judged row in ten agrees under the null, which is measured with seeds of its own.
-fn checked(run: Run) -> Experiment {
-    let (experiment, null) = (small(run, false), small(run, true));
+fn checked(run: Run, seeds: u64) -> Experiment {
+    let (experiment, null) = (small(run, false, seeds), small(run, true, seeds));
     assert!(10 * null.score().agree <= experiment.score().judged, "{:?} {:?}", null.score(), experiment.score());
     assert!(!experiment.verdict.contains("NaN") && null.verdict.contains("null"), "{}", experiment.verdict);
     experiment
@@ -26,7 +26,7 @@ fn checked(run: Run) -> Experiment {
 
 #[test]
 fn shadow_lru_judges_no_fitted_throughput_and_finds_the_worst_case() {
-    let experiment = checked(shadow_lru::run);
+    let experiment = checked(shadow_lru::run, 2);
     let published = experiment.rows.iter().filter(|row| row.published.before.is_some());
     assert!(published.clone().count() == 5 && published.clone().all(|row| row.judgement == Judgement::Fitted));
     let name = "hot 0.3, then a loop over 1.25 of memory";
@@ -40,7 +40,8 @@ fn shadow_lru_judges_no_fitted_throughput_and_finds_the_worst_case() {
 
 #[test]
 fn the_redesign_is_measured_without_the_fix_that_competed_with_it() {
-    let experiment = checked(mglru_refault::run);
+    // Of two seeds of so small a machine the null may lie on one side by chance.
+    let experiment = checked(mglru_refault::run, 5);
     let fix = row(&experiment, "fio zipf 0.5: fix of Dec 2023", "hit ratio");
     assert_eq!(fix.judgement, Judgement::Agrees, "{fix:?}");
     // The same baseline for both, and neither is the other.
@@ -52,7 +53,7 @@ fn the_redesign_is_measured_without_the_fix_that_competed_with_it() {
 
 #[test]
 fn generations_hardly_move_pages_between_lists_for_uniform_reads() {
-    let experiment = checked(mglru_fio::run);
+    let experiment = checked(mglru_fio::run, 2);
     for name in ["kswapd", "kswapd, moving a page costs a third", "kswapd, moving a page costs three times"] {
         let moving = row(&experiment, name, "moving pages between lists");
         assert_eq!(moving.judgement, Judgement::Agrees, "{moving:?}");
@@ -85,7 +86,7 @@ fn generations_hardly_move_pages_between_lists_for_uniform_reads() {
 
 #[test]
 fn the_first_posting_follows_the_reverse_map_less_and_has_no_filters() {
-    let experiment = checked(mglru_v1::run);
+    let experiment = checked(mglru_v1::run, 2);
     let walks = row(&experiment, "browser tabs", "reverse-map walks per reclaimed page").ours;
     assert!(walks.ratio < Some(0.8), "{walks:?}");
     let scans = row(&experiment, "browser tabs", "pgscan / pgsteal");
