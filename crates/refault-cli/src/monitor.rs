@@ -56,6 +56,7 @@ Examples:
   refault monitor --pattern hot-spot --memory 60% --scheme 'pageout nr_accesses=0 age=5s..'
   refault monitor --pattern hot-spot --policy 'mglru{version=7.2}' --config sorting.toml --format json
   refault monitor --report app.html -- python3 analysis.py      a live program: what is hot when, and how much
+  refault monitor --memory 64M -- python3 analysis.py           the same under a budget
   refault monitor --out app.raw -- python3 analysis.py          the same to be asked later
   refault monitor report heats app.raw                          by refault monitor report --help
   refault monitor --pid 4711 --for 30s                          a program that runs already
@@ -79,7 +80,7 @@ pub struct MonitorArgs {
     /// The policy whose pages schemes act on
     #[arg(long, value_name = "P", default_value = "classic")]
     policy: String,
-    /// The limit under which schemes act
+    /// The limit under which schemes act, or under which the program runs
     #[arg(long, value_name = "SIZE", default_value = "100%")]
     memory: Size,
     /// Accesses that the program makes per second
@@ -113,7 +114,7 @@ pub struct MonitorArgs {
     #[arg(long = "for", value_name = "TIME", value_parser = crate::wss::time, allow_hyphen_values = true, requires = "pid")]
     duration: Option<Duration>,
     /// A program and its arguments, monitored while it runs instead of a pattern
-    #[arg(last = true, value_name = "PROGRAM", conflicts_with_all = ["pattern", "max_regions", "picture", "memory", "speed", "seed"])]
+    #[arg(last = true, value_name = "PROGRAM", conflicts_with_all = ["pattern", "max_regions", "picture", "speed", "seed"])]
     program: Vec<OsString>,
     #[command(flatten)]
     force: ForceArgs,

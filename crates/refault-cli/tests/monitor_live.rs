@@ -13,6 +13,9 @@ use tempfile::TempDir;
 /// Arguments: MiB of a reserved GiB that are touched again and again, MiB that are touched once, seconds.
 const HOT_IN_RESERVED: &str = include_str!("c/hot_in_reserved.c");
 
+/// Argument: MiB of memory that are touched, three times. Prints how many bytes of it are in memory at the end.
+const RESIDENT: &str = include_str!("c/resident.c");
+
 const MIB: u64 = 1 << 20;
 
 #[test]
@@ -67,6 +70,22 @@ fn a_recording_is_asked_later_and_knows_what_was_never_touched() {
         assert_eq!((refused.status.code(), text(&refused.stderr).lines().count()), (Some(2), 1), "{arguments:?}");
         assert!(text(&refused.stderr).contains(part), "{arguments:?}: {}", text(&refused.stderr));
     }
+}
+
+/// With a limit the monitored program runs under a budget, as far as a run without one has shown that it would not.
+#[test]
+fn a_monitored_program_runs_under_a_limit() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let directory = TempDir::new().expect("a directory");
+    let program = compiled(&directory, "resident", RESIDENT);
+    let resident = |more: &[&str]| -> u64 {
+        let printed = stdout(&[&["monitor"], more, &["--", &program, "48"]].concat());
+        printed.trim().parse().expect("bytes")
+    };
+    let (alone, limited) = (resident(&[]), resident(&["--memory", "16M"]));
+    assert!(alone >= 48 * MIB && limited < 32 * MIB, "{alone} without a limit, {limited} of 16 MiB");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! What a re-run of a published experiment produces: one row a published figure, ours and the null's beside it.
 //!
 //! Every experiment of `refault reproduce` answers with an [`Experiment`]. Its JSON is a contract: `experiment`,
-//! `seed`, `scale` and `rows`, each row with `name`, `metric`, `unit`, `published`, `ours`, `null`, `spread`, `agrees`
-//! and `judgement`; values that do not exist are null. What only people read (the verdict, remarks, pictures) is not
+//! `seed`, `scale` and `rows`, each row with `name`, `metric`, `unit`, `published`, `ours`, `null`, `spread`, `agrees`,
+//! `judgement` and `counts`; values that do not exist are null. What only people read (the verdict, remarks, pictures) is not
 //! part of it.
 //!
 //! An experiment measures [`Figure`]s, each once per seed and each time in three ways: before, after, and *null*, which
@@ -70,35 +70,39 @@ pub struct Here {
     pub spread: Option<f64>,
 }
 
-/// How many rows came to what.
+/// What published figures came to. Each counts once, however many rows show it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Score {
-    /// Rows that agree where the null does not.
+    /// Figures that agree where the null does not, in each row that is judged.
     pub agree: usize,
-    /// Rows that were judged: they agree or differ.
+    /// Figures that were judged: they agree or differ.
     pub judged: usize,
-    /// Rows with a published figure that cannot be told from the null or from chance.
+    /// Figures that cannot be told from the null or from chance.
     pub indistinguishable: usize,
-    /// Rows that rest on a fitted input.
+    /// Figures that rest on a fitted input.
     pub fitted: usize,
+    /// Figures of something that ours does not measure.
+    pub incomparable: usize,
 }
 
 impl std::fmt::Display for Score {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "{} of {} judged rows agree; {} rows are not distinguishable from the null or from chance",
+            "{} of {} published figures that can be judged agree; {} are not distinguishable from the null or from chance",
             self.agree, self.judged, self.indistinguishable
         )?;
-        if self.fitted > 0 {
-            write!(f, ", {} are fitted", self.fitted)?;
+        for (figures, what) in [(self.fitted, "fitted"), (self.incomparable, "not comparable")] {
+            if figures > 0 {
+                write!(f, ", {figures} are {what}")?;
+            }
         }
         Ok(())
     }
 }
 
 impl Experiment {
-    /// How many rows agree, of how many.
+    /// How many published figures agree, of how many.
     pub fn score(&self) -> Score {
         score(&self.rows)
     }
@@ -119,26 +123,44 @@ impl Experiment {
                 row.agrees = row.judgement.agrees();
             }
         }
-        let score = self.score();
+        let which = |judged: fn(Judgement) -> bool| self.rows.iter().filter(|row| judged(row.judgement)).count();
         self.verdict = format!(
             "the null itself, with other seeds, agrees in {} of the {} rows that are judged; a mechanism that does \
              nothing should agree in none",
-            score.agree,
-            score.judged + self.rows.iter().filter(|row| row.judgement == Judgement::WithinChance).count()
+            which(|judgement| judgement == Judgement::Agrees),
+            which(|judgement| judgement.agrees().is_some() || judgement == Judgement::WithinChance)
         );
         self
     }
 }
 
-/// How many of these rows agree, of how many.
+/// How many published figures of these rows agree, of how many. Rows with the same metric and the same published values
+/// are one figure, which agrees if none of them differs; rows that do not count are left out.
 pub fn score(rows: &[Row]) -> Score {
-    let count = |which: fn(Judgement) -> bool| rows.iter().filter(|row| which(row.judgement)).count();
-    Score {
-        agree: count(|judgement| judgement == Judgement::Agrees),
-        judged: count(|judgement| judgement.agrees().is_some()),
-        indistinguishable: count(Judgement::is_indistinguishable),
-        fitted: count(|judgement| judgement == Judgement::Fitted),
+    let mut score = Score::default();
+    let mut seen: Vec<&Row> = Vec::new();
+    for row in rows.iter().filter(|row| row.counts) {
+        let same = |other: &Row| (&other.metric, &other.published) == (&row.metric, &row.published);
+        if seen.iter().any(|other| same(other)) {
+            continue;
+        }
+        seen.push(row);
+        let any = |which: fn(Judgement) -> bool| {
+            rows.iter().any(|other| other.counts && same(other) && which(other.judgement))
+        };
+        let differs = any(|judgement| judgement == Judgement::Differs);
+        if differs || any(|judgement| judgement == Judgement::Agrees) {
+            score.judged += 1;
+            score.agree += usize::from(!differs);
+        } else if any(Judgement::is_indistinguishable) {
+            score.indistinguishable += 1;
+        } else if any(|judgement| judgement == Judgement::Fitted) {
+            score.fitted += 1;
+        } else if any(|judgement| judgement == Judgement::Incomparable) {
+            score.incomparable += 1;
+        }
     }
+    score
 }
 
 /// One figure, published and measured.
@@ -162,6 +184,9 @@ pub struct Row {
     pub agrees: Option<bool>,
     /// The same with its reason.
     pub judgement: Judgement,
+    /// Whether the row is one of a published figure's own; rows under other assumptions and rows without a published
+    /// figure are shown beside, and no score counts them.
+    pub counts: bool,
 }
 
 /// A figure without and with the change under test.
@@ -217,6 +242,8 @@ pub struct Figure {
     pub trials: Vec<Trial>,
     /// The figure is a level: there is no `before`.
     pub is_level: bool,
+    /// Its row counts in the score: the document has a number for it, and no other row shows the same one.
+    pub counts: bool,
 }
 
 impl Figure {
@@ -224,7 +251,14 @@ impl Figure {
     pub fn new(name: &str, metric: &str, unit: &str, published: Values, rule: Rule, trial: Trial) -> Figure {
         let is_level = matches!(rule, Rule::Level { .. });
         let [name, metric, unit] = [name, metric, unit].map(str::to_string);
-        Figure { name, metric, unit, published, rule, trials: vec![trial], is_level }
+        let counts = published != Values::NONE;
+        Figure { name, metric, unit, published, rule, trials: vec![trial], is_level, counts }
+    }
+
+    /// The same published figure as another row's, under another assumption or in another unit: judged, not counted.
+    #[must_use]
+    pub fn shown_again(self) -> Figure {
+        Figure { counts: false, ..self }
     }
 
     /// A figure of our own, without a published one.
@@ -270,6 +304,7 @@ impl Figure {
             spread: self.spread(),
             agrees: judgement.agrees(),
             judgement,
+            counts: self.counts,
         }
     }
 }
@@ -328,13 +363,14 @@ mod tests {
         let json = serde_json::to_string(&experiment).unwrap();
         assert_eq!(
             json,
-            r#"{"experiment":"e","seed":7,"scale":0.5,"rows":[{"name":"w","metric":"m","unit":"pages","published":{"before":4.0,"after":2.0,"ratio":0.5},"ours":{"before":8.0,"after":4.0,"ratio":0.5},"null":{"before":8.0,"after":8.0,"ratio":1.0},"spread":0.0,"agrees":true,"judgement":"agrees"},{"name":"w","metric":"n","unit":"s","published":{"before":null,"after":null,"ratio":null},"ours":{"before":0.0,"after":1.0,"ratio":null},"null":{"before":null,"after":null,"ratio":null},"spread":null,"agrees":null,"judgement":"unjudged"}]}"#
+            r#"{"experiment":"e","seed":7,"scale":0.5,"rows":[{"name":"w","metric":"m","unit":"pages","published":{"before":4.0,"after":2.0,"ratio":0.5},"ours":{"before":8.0,"after":4.0,"ratio":0.5},"null":{"before":8.0,"after":8.0,"ratio":1.0},"spread":0.0,"agrees":true,"judgement":"agrees","counts":true},{"name":"w","metric":"n","unit":"s","published":{"before":null,"after":null,"ratio":null},"ours":{"before":0.0,"after":1.0,"ratio":null},"null":{"before":null,"after":null,"ratio":null},"spread":null,"agrees":null,"judgement":"unjudged","counts":false}]}"#
         );
     }
 
     #[test]
     fn the_null_in_the_place_of_ours_is_judged_where_ours_was() {
-        let rows = [figure(4.0, 8.0), figure(4.0, 4.0)].map(|figure| figure.row()).to_vec();
+        let other = |after| Figure { metric: "other".into(), ..figure(4.0, after) };
+        let rows = [figure(4.0, 8.0), other(4.0)].map(|figure| figure.row()).to_vec();
         assert_eq!([rows[0].judgement, rows[1].judgement], [Judgement::Agrees, Judgement::NullAgrees]);
         let experiment = Experiment {
             here: Vec::new(),
@@ -346,11 +382,34 @@ mod tests {
             remarks: Vec::new(),
             charts: Vec::new(),
         };
-        assert_eq!(experiment.score(), Score { agree: 1, judged: 1, indistinguishable: 1, fitted: 0 });
-        let dead = experiment.clone().of_the_null(&[figure(4.0, 8.0), figure(4.0, 4.0)]);
+        assert_eq!(experiment.score(), Score { agree: 1, judged: 1, indistinguishable: 1, ..Score::default() });
+        let dead = experiment.clone().of_the_null(&[figure(4.0, 8.0), other(4.0)]);
         assert_eq!((dead.score().agree, dead.score().judged), (0, 1));
         // A null that other seeds show to agree after all is found out.
-        let alive = experiment.of_the_null(&[figure(4.0, 4.0), figure(4.0, 4.0)]);
+        let alive = experiment.of_the_null(&[figure(4.0, 4.0), other(4.0)]);
         assert_eq!((alive.score().agree, alive.score().judged), (1, 1));
+    }
+    /// One constant in many rows is one figure, and a row under another assumption is none.
+    #[test]
+    fn a_published_figure_counts_once() {
+        let programs = (0..24).map(|_| figure(4.0, 8.0).row());
+        let rows: Vec<Row> = programs.clone().chain([figure(9.0, 8.0).shown_again().row()]).collect();
+        assert_eq!(rows[24].judgement, Judgement::Differs);
+        assert_eq!(score(&rows), Score { agree: 1, judged: 1, ..Score::default() });
+        // One row of the figure that differs makes it differ.
+        let rows: Vec<Row> = programs.chain([figure(9.0, 8.0).row()]).collect();
+        assert_eq!(score(&rows), Score { agree: 0, judged: 1, ..Score::default() });
+        // What the document only says in words, and what ours does not measure, are no figures that agree.
+        let said = Figure {
+            published: Values::NONE,
+            counts: false,
+            rule: Rule::Statement(Direction::Falls),
+            ..figure(4.0, 8.0)
+        };
+        let other = Figure { rule: Rule::Incomparable, ..figure(4.0, 8.0) };
+        let rows = [said.row(), other.row()];
+        assert_eq!([rows[0].judgement, rows[1].judgement], [Judgement::Agrees, Judgement::Incomparable]);
+        assert_eq!(score(&rows), Score { incomparable: 1, ..Score::default() });
+        assert!(score(&rows).to_string().ends_with("1 are not comparable"));
     }
 }

@@ -14,15 +14,12 @@ use super::recording::{Recording, read};
 use super::{MonitorArgs, RecordingFormat, Source, show};
 use crate::inherited::Unnamed;
 use crate::launch::{self, Launch};
-use refault_lab::size::Size;
+use refault_lab::size::PAGE_BYTES;
 
 /// Runs the program and says what was seen.
 pub fn run(args: &MonitorArgs) -> Result<(), Failure> {
     launch::check_policy(&args.policy)?;
-    let memory = match args.memory {
-        Size::Share(_) => launch::machine_bytes(),
-        size => size.pages(1).saturating_mul(refault_lab::size::PAGE_BYTES),
-    };
+    let memory = args.memory.pages(launch::machine_bytes() / PAGE_BYTES).saturating_mul(PAGE_BYTES);
     let mut outputs = args.outputs();
     let output = args.claim_recording(&mut outputs)?;
     let report = outputs.claim("--report", args.report.as_deref(), Contents::Html)?;

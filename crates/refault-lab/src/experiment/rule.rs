@@ -36,6 +36,8 @@ pub enum Rule {
     Unjudged,
     /// Ours was set so that the published figure comes out, or rests on such an input: shown, never judged.
     Fitted,
+    /// The document's figure is of something that the model does not have: shown beside ours, never judged.
+    Incomparable,
     /// The change `after / before`.
     Change {
         /// A ratio within this fraction of 1 is no change.
@@ -93,7 +95,7 @@ impl Rule {
     /// The range of the statistic that agrees; `None` where nothing is compared.
     fn agreeing(&self, published: &Values) -> Option<(f64, f64)> {
         match *self {
-            Rule::Unjudged | Rule::Fitted => None,
+            Rule::Unjudged | Rule::Fitted | Rule::Incomparable => None,
             Rule::Statement(Direction::Rises) => Some(((1.0 + UNSTATED_SPREAD).ln(), f64::INFINITY)),
             Rule::Statement(Direction::Falls) => Some((f64::NEG_INFINITY, (1.0 - UNSTATED_SPREAD).ln())),
             Rule::Statement(Direction::Vanishes) => Some((f64::NEG_INFINITY, 0.5f64.ln())),
@@ -141,6 +143,7 @@ impl Rule {
         match self {
             Rule::Unjudged => return Judgement::Unjudged,
             Rule::Fitted => return Judgement::Fitted,
+            Rule::Incomparable => return Judgement::Incomparable,
             _ if self.agreeing(published).is_none() => return Judgement::Unjudged,
             _ => {}
         }
@@ -191,6 +194,8 @@ pub enum Judgement {
     WithinChance,
     /// An input was set so that this comes out.
     Fitted,
+    /// The published figure is of something that ours does not measure.
+    Incomparable,
     /// There is nothing to compare.
     Unjudged,
 }
@@ -218,6 +223,7 @@ impl Judgement {
             Judgement::NullAgrees => "null-agrees",
             Judgement::WithinChance => "within-chance",
             Judgement::Fitted => "fitted",
+            Judgement::Incomparable => "not-comparable",
             Judgement::Unjudged => "unjudged",
         }
     }
@@ -230,6 +236,7 @@ impl Judgement {
             Judgement::NullAgrees => "null too",
             Judgement::WithinChance => "chance",
             Judgement::Fitted => "fitted",
+            Judgement::Incomparable => "not comparable",
             Judgement::Unjudged => "–",
         }
     }

@@ -116,7 +116,8 @@ fn study(memory: u64, options: &Options, progress: Progress) -> Result<Study, St
     ];
     for (name, costs) in other_costs {
         let runs = three(&tabs_with(&costs), options.seed)?;
-        study.figures.push(figure(&runs, name, KSWAPD_CPU, "s", Values::ratio_only(0.49), Rule::CHANGE, &kswapd_cpu));
+        let again = figure(&runs, name, KSWAPD_CPU, "s", Values::ratio_only(0.49), Rule::CHANGE, &kswapd_cpu);
+        study.figures.push(again.shown_again());
     }
     progress(0.4);
     let runs = three(&|seed| phone(&Options { seed, ..*options }), options.seed)?;

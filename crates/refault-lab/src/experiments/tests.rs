@@ -36,6 +36,11 @@ fn shadow_lru_judges_no_fitted_throughput_and_finds_the_worst_case() {
     let activated = row(&experiment, name, "workingset_activate_file");
     assert_eq!(activated.ours.after, refaults.ours.after, "the redesign activates every page that comes back");
     assert_eq!(activated.null.after, Some(0.0), "the null activates none");
+    // The loop alone: what comes back finds no active list, so that none of it is held, under either rule.
+    for figure in ["hit ratio", "workingset_activate_file"] {
+        let held = row(&experiment, "a loop over 1.25 of memory", figure).ours;
+        assert_eq!((held.before, held.after), (Some(0.0), Some(0.0)), "{figure}");
+    }
 }
 
 #[test]
