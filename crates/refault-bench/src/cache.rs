@@ -1,4 +1,4 @@
-//! `refault bench cache`: a file larger than memory, through refault's page cache and through the kernel's.
+//! `refault-bench cache`: a file larger than memory, through refault's page cache and through the kernel's.
 //!
 //! Both serve the same work from the same file on the same disk, page by page, with the same memory, one after the other,
 //! in alternating order: ours with direct I/O and a limit, the kernel's in a memory cgroup of that size and [`ALLOWANCE`]
@@ -30,11 +30,11 @@ const ALLOWANCE: u64 = 4 << 20;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  sudo refault bench cache                        all there is, in some forty minutes
-  sudo refault bench cache --runs 3 --policies 'adaptive{head_start=25%},lru' --warm-up 3    the table of docs/reference/cache.md
-  refault bench cache --patterns zipf --policies lru,s3fifo --alone
-  refault bench cache --policies 'adaptive{head_start=25%},mglru,lru,s3fifo' --times 10 --runs 1 --trace web.u64.zst
-  refault bench cache --memory-mib 8 --seconds 0.3 --runs 1 --alone    shows that it works, not how fast it is
+  sudo refault-bench cache                        all there is, in some forty minutes
+  sudo refault-bench cache --runs 3 --policies 'adaptive{head_start=25%},lru' --warm-up 3    the table of docs/reference/cache.md
+  refault-bench cache --patterns zipf --policies lru,s3fifo --alone
+  refault-bench cache --policies 'adaptive{head_start=25%},mglru,lru,s3fifo' --times 10 --runs 1 --trace web.u64.zst
+  refault-bench cache --memory-mib 8 --seconds 0.3 --runs 1 --alone    shows that it works, not how fast it is
 
 Writes a file of the given multiple of the memory into the directory and removes it. Without root, or with --alone, the
 kernel's side is left out. Wants a quiet machine and a disk of its own.")]
@@ -87,7 +87,7 @@ pub struct CacheArgs {
 }
 
 /// Seconds that something may take.
-fn seconds(text: &str) -> Result<f64, String> {
+pub fn seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=1e6).contains(seconds));
     seconds.ok_or_else(|| "write seconds from 0 to 1000000, such as 2.5".into())
 }
@@ -293,9 +293,8 @@ fn ours(
 fn kernels(args: &CacheArgs, load: &LoadArgs) -> Result<Figures, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::failed("the kernel's side", load.file.display(), error);
     let kernel = Kernel::new((args.memory_mib << 20) + ALLOWANCE, 0)?;
-    let program = std::env::current_exe().map_err(|error| failed(&error))?;
     let mut command: Command = kernel.command();
-    command.arg(program).args(["bench", "cache-load", "--pattern", &load.pattern.to_string()]);
+    command.arg(crate::tool::me()?).args(["cache-load", "--pattern", &load.pattern.to_string()]);
     command.arg("--file").arg(Path::new(&load.file)).args(["--threads", &load.threads.to_string()]);
     command.args(["--pages", &load.pages.to_string()]);
     command.args(["--warm-up", &load.warm_up.to_string(), "--seconds", &load.seconds.to_string()]);

@@ -1,4 +1,4 @@
-//! `refault bench calibrate`: what the simulated machine's operations cost on this one.
+//! `refault-bench calibrate`: what the simulated machine's operations cost on this one.
 //!
 //! User-space stand-ins for the kernel's work, each named for the cost it calibrates: a read of a cached page is a
 //! `read()` of one; a fault is the first touch of fresh memory; moving pages between lists, following a reverse map and
@@ -30,8 +30,8 @@ const OPERATIONS: usize = 20_000;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  refault bench calibrate                  a [costs] table for scenario files, with the defaults beside it
-  refault bench calibrate > costs.toml")]
+  refault-bench calibrate                  a [costs] table for scenario files, with the defaults beside it
+  refault-bench calibrate > costs.toml")]
 /// Measure what the simulated machine's operations cost on this machine
 pub struct CalibrateArgs {}
 

@@ -1,4 +1,4 @@
-//! `refault bench frames`: the kernels' policies side by side over the same frames.
+//! `refault-bench frames`: the kernels' policies side by side over the same frames.
 //!
 //! Four workloads, five policies, and evicted pages that are gone, cached among the other free frames, or cached in
 //! a pool of their own. What is simulated is stated in `refault_lab::experiments::freepool`; the figures do not depend
@@ -26,9 +26,9 @@ const THREADS: usize = 2;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  refault bench frames                            all workloads: the tables of docs/explain/choosing.md
-  refault bench frames --workload high-order --format csv
-  refault bench frames --workload build --repeats 1")]
+  refault-bench frames                            all workloads: the tables of docs/explain/choosing.md
+  refault-bench frames --workload high-order --format csv
+  refault-bench frames --workload build --repeats 1")]
 /// Compare the kernels' policies over the same frames
 pub struct FramesArgs {
     /// Only this workload

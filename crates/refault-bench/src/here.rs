@@ -1,4 +1,4 @@
-//! `refault reproduce NAME --here`: rows of published experiments that can be measured on this machine.
+//! `refault-bench here NAME`, for `refault reproduce NAME --here`: rows of published experiments that can be measured on this machine.
 //!
 //! Files are here and in [`builds`], programs in [`programs`].
 //!
@@ -22,15 +22,16 @@ use std::process::Stdio;
 
 use clap::Args;
 use refault_cache::{CacheOptions, PageCache};
-use refault_console::{Failure, with_output};
+use refault_console::{Failure, Progress, with_output};
 use refault_core::Counters;
-use refault_lab::experiment::{Here, Values};
+use refault_lab::experiment::{Here, MeasuredHere, Values};
 use refault_lab::experiments::fio_job;
 use refault_trace::{Source, WorkloadSpec};
 use serde::{Deserialize, Serialize};
 
 use crate::cache::load::{PAGE, forget, pages_from_disk, write_file};
 use crate::pager::kernel::{Kernel, cgroup_obstacle};
+use crate::tool;
 
 /// Bytes that the kernel's cgroup gets beyond memory, for the program that reads: with so much the file has about
 /// as many pages in memory as ours.
@@ -116,6 +117,44 @@ fn cases(experiment: &str) -> &'static [Case] {
     }
 }
 
+/// `refault-bench here`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  refault-bench here mglru-refault                          as JSON; 'refault reproduce NAME --here' shows it beside the model
+  refault-bench here freepool --memory-mib 4 --seconds 1    to see that it works")]
+/// Measure on this machine the rows of a published experiment that can be: JSON for 'refault reproduce --here'
+pub struct HereArgs {
+    /// The experiment, as 'refault reproduce list' names it
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Memory of each side
+    #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    memory_mib: u64,
+    /// Seconds that a program works in each run
+    #[arg(long, value_name = "S", default_value_t = 6.0, value_parser = crate::cache::seconds)]
+    seconds: f64,
+    /// Where files are made that are removed afterwards
+    #[arg(long, value_name = "DIRECTORY", default_value = ".")]
+    directory: PathBuf,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// There is no experiment of this name, or the files cannot be written or read.
+pub fn run(args: &HereArgs) -> Result<(), Failure> {
+    let entry = refault_lab::experiments::published::find(&args.name)?;
+    let request = Request { memory: args.memory_mib << 20, directory: args.directory.clone(), seconds: args.seconds };
+    let progress = Progress::part("measuring here");
+    let measured = measure(entry.name, &request, &|part| progress.set(part))?;
+    drop(progress);
+    with_output(None, |out| {
+        serde_json::to_writer(&mut *out, &measured)?;
+        writeln!(out)
+    })
+}
+
 /// How to measure.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -133,15 +172,6 @@ impl Default for Request {
     }
 }
 
-/// What was measured, and what is to be said of it.
-#[derive(Clone, Debug, Default)]
-pub struct Measured {
-    /// Rows beside the model's.
-    pub rows: Vec<Here>,
-    /// Sentences.
-    pub remarks: Vec<String>,
-}
-
 /// Measures what can be measured here of an experiment; nothing if nothing can. `progress` is told how far it is, from
 /// 0 to 1.
 ///
@@ -156,8 +186,8 @@ pub struct Measured {
 ///
 /// # Errors
 /// The file cannot be written or read.
-pub fn measure(experiment: &str, request: &Request, progress: &dyn Fn(f64)) -> Result<Measured, Failure> {
-    let mut measured = Measured::default();
+pub fn measure(experiment: &str, request: &Request, progress: &dyn Fn(f64)) -> Result<MeasuredHere, Failure> {
+    let mut measured = MeasuredHere::default();
     let parts: [&Part<'_>; 3] = [&measure_reads, &builds::measure, &programs::measure];
     for (number, part) in parts.iter().enumerate() {
         let of_part = |done: f64| progress((number as f64 + done) / parts.len() as f64);
@@ -169,12 +199,12 @@ pub fn measure(experiment: &str, request: &Request, progress: &dyn Fn(f64)) -> R
 }
 
 /// One kind of rows.
-type Part<'a> = dyn Fn(&str, &Request, &dyn Fn(f64)) -> Result<Measured, Failure> + 'a;
+type Part<'a> = dyn Fn(&str, &Request, &dyn Fn(f64)) -> Result<MeasuredHere, Failure> + 'a;
 
 /// Random reads of a file.
-fn measure_reads(experiment: &str, request: &Request, progress: &dyn Fn(f64)) -> Result<Measured, Failure> {
+fn measure_reads(experiment: &str, request: &Request, progress: &dyn Fn(f64)) -> Result<MeasuredHere, Failure> {
     let cases = cases(experiment);
-    let mut measured = Measured::default();
+    let mut measured = MeasuredHere::default();
     if cases.is_empty() {
         return Ok(measured);
     }
@@ -373,9 +403,8 @@ fn through_ours(load: &Load, policy: &str, memory: u64) -> Result<Counts, Failur
 fn through_the_kernels(load: &Load, memory: u64) -> Result<Counts, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::failed("the kernel's side", load.file.display(), error);
     let kernel = Kernel::new(memory + ALLOWANCE, 0)?;
-    let program = std::env::current_exe().map_err(|error| failed(&error))?;
     let mut command = kernel.command();
-    command.arg(program).args(["bench", "here-load", "--law", &load.law]).arg("--file").arg(&load.file);
+    command.arg(tool::me()?).args(["here-load", "--law", &load.law]).arg("--file").arg(&load.file);
     let numbers = [
         ("--jobs", load.jobs),
         ("--pages", load.pages),

@@ -1,4 +1,4 @@
-//! `refault bench`: how fast this build is on this machine.
+//! The program `refault-bench`: how fast this build is on this machine.
 //!
 //! Each subcommand is a module with its own loads and its own table; [`here`] measures rows of published experiments,
 //! [`stress`] is the program `refault-stress`. Loads are programs of their own: this one, started again by a hidden
@@ -8,16 +8,11 @@
 //!
 //! ```
 //! use clap::Parser;
+//! use refault_bench::Bench;
 //!
-//! #[derive(Parser)]
-//! struct Command {
-//!     #[command(flatten)]
-//!     bench: refault_bench::BenchArgs,
-//! }
-//!
-//! // As `refault bench sim --accesses 1000 --runs 2` would be read; `refault_bench::run` would then measure.
-//! assert!(Command::try_parse_from(["bench", "sim", "--accesses", "1000", "--runs", "2"]).is_ok());
-//! assert!(Command::try_parse_from(["bench", "sim", "--runs", "many"]).is_err());
+//! // `Bench::run` would then measure.
+//! assert!(Bench::try_parse_from(["refault-bench", "sim", "--accesses", "1000", "--runs", "2"]).is_ok());
+//! assert!(Bench::try_parse_from(["refault-bench", "sim", "--runs", "many"]).is_err());
 //! ```
 
 mod cache;
@@ -35,26 +30,36 @@ mod pool;
 mod random;
 mod sim;
 pub mod stress;
+mod tool;
 
-use clap::{Args, Subcommand};
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use refault_console::Failure;
+use refault_console::command::{is_answer, reflowed, refusal};
 
-#[derive(Args, Debug)]
-#[command(after_help = "\
+#[derive(Parser, Debug)]
+#[command(
+    name = "refault-bench",
+    version,
+    about = "Measure the speed of refault on this machine",
+    after_help = "\
 Examples:
-  refault bench sim                              the speed table, on 100 million accesses
-  refault bench sim --accesses 10000000 --runs 5
-  refault bench lru-sort                         sorting for live programs under a pulsing budget
-  refault bench monitor                          what monitoring a live program costs
-  refault bench machine                          the simulated machine's, and that idle memory costs nothing
-  refault bench pager --against zram             `refault run` beside the kernel's own swap (root)
-  refault bench pool                             one memory, four programs: fixed parts, cgroups, a pool (root)
-  refault bench frames                           five policies over the same frames, side by side
-  refault bench cache                            the page cache, beside the kernel's in a cgroup (root)
-  refault bench calibrate                        costs for the simulated machine, measured here")]
-/// Measure speed
-pub struct BenchArgs {
+  refault-bench sim                              the speed table, on 100 million accesses
+  refault-bench sim --accesses 10000000 --runs 5
+  refault-bench lru-sort                         sorting for live programs under a pulsing budget
+  refault-bench monitor                          what monitoring a live program costs
+  refault-bench machine                          the simulated machine's, and that idle memory costs nothing
+  refault-bench pager --against zram             `refault run` beside the kernel's own swap (root)
+  refault-bench pool                             one memory, four programs: fixed parts, cgroups, a pool (root)
+  refault-bench frames                           five policies over the same frames, side by side
+  refault-bench cache                            the page cache, beside the kernel's in a cgroup (root)
+  refault-bench calibrate                        costs for the simulated machine, measured here"
+)]
+/// The command line of `refault-bench`.
+pub struct Bench {
     #[command(subcommand)]
     command: BenchCommand,
 }
@@ -77,6 +82,7 @@ enum BenchCommand {
     #[command(hide = true)]
     PoolScan(pool::ScanArgs),
     Frames(frames::FramesArgs),
+    Here(here::HereArgs),
     #[command(hide = true)]
     HereBuildLoad(here::BuildLoad),
     #[command(hide = true)]
@@ -84,24 +90,48 @@ enum BenchCommand {
     Sim(sim::SimArgs),
 }
 
-/// Runs the command.
-pub fn run(args: &BenchArgs) -> Result<(), Failure> {
-    match &args.command {
-        BenchCommand::Cache(args) => cache::run(args),
-        BenchCommand::CacheLoad(args) => cache::load::run(args),
-        BenchCommand::Calibrate(args) => calibrate::run(args),
-        BenchCommand::LruSort(args) => lru_sort::run(args),
-        BenchCommand::Monitor(args) => monitor::run(args),
-        BenchCommand::Program(args) => live::program::execute(args),
-        BenchCommand::Machine(args) => machine::run(args),
-        BenchCommand::Pager(args) => pager::run(args),
-        BenchCommand::PagerLoad(args) => pager::load::run(args),
-        BenchCommand::Pool(args) => pool::run(args),
-        BenchCommand::PoolScan(args) => pool::scan(args),
-        BenchCommand::Frames(args) => frames::run(args),
-        BenchCommand::HereBuildLoad(load) => here::run_build_load(load),
-        BenchCommand::HereLoad(load) => here::run_load(load),
-        BenchCommand::Sim(args) => sim::run(args),
+impl Bench {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// Wrong usage, or a load or a program that failed.
+    pub fn run(&self) -> Result<(), Failure> {
+        match &self.command {
+            BenchCommand::Cache(args) => cache::run(args),
+            BenchCommand::CacheLoad(args) => cache::load::run(args),
+            BenchCommand::Calibrate(args) => calibrate::run(args),
+            BenchCommand::LruSort(args) => lru_sort::run(args),
+            BenchCommand::Monitor(args) => monitor::run(args),
+            BenchCommand::Program(args) => live::program::execute(args),
+            BenchCommand::Machine(args) => machine::run(args),
+            BenchCommand::Pager(args) => pager::run(args),
+            BenchCommand::PagerLoad(args) => pager::load::run(args),
+            BenchCommand::Pool(args) => pool::run(args),
+            BenchCommand::PoolScan(args) => pool::scan(args),
+            BenchCommand::Frames(args) => frames::run(args),
+            BenchCommand::Here(args) => here::run(args),
+            BenchCommand::HereBuildLoad(load) => here::run_build_load(load),
+            BenchCommand::HereLoad(load) => here::run_load(load),
+            BenchCommand::Sim(args) => sim::run(args),
+        }
+    }
+}
+
+/// The program: reads its command line, and runs the command.
+pub fn main() -> ExitCode {
+    let parsed = reflowed(Bench::command()).try_get_matches().and_then(|matches| Bench::from_arg_matches(&matches));
+    let result = match parsed {
+        Ok(bench) => bench.run(),
+        Err(error) if is_answer(&error) || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            // Standard output may be closed: then there is none to tell.
+            let _ = error.print();
+            return ExitCode::from(if is_answer(&error) { 0 } else { 2 });
+        }
+        Err(error) => Err(Failure::usage("wrong usage", refusal(&error), "see 'refault-bench --help'")),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the live comparisons share: programs that run under `refault run`, their work, and what their statistics say.
 //!
-//! The work is a phase-changing program (this binary's hidden `bench program`), or memcached with a client in this
+//! The work is a phase-changing program (this binary's hidden `program`), or memcached with a client in this
 //! process that reads or fills it. Runs of all variants are interleaved, so that what else the machine does falls on all of them alike.
 
 pub mod program;
@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::memcached::{self, Server};
 use super::pager::kernel::Kernel;
+use super::tool;
 use refault_console::Failure;
 
 /// What can be run.
@@ -84,8 +85,7 @@ pub struct Setup<'a> {
 pub fn run(setup: &Setup<'_>) -> Result<Measured, Failure> {
     let directory = tempfile::tempdir().map_err(|error| Failure::write("a temporary directory", &error))?;
     let (stats, control) = (directory.path().join("stats"), directory.path().join("budget"));
-    let binary = std::env::current_exe().map_err(|error| Failure::failed("cannot find", "this binary", error))?;
-    let mut command = Command::new(&binary);
+    let mut command = Command::new(tool::refault()?);
     command
         .args(["run", "--quiet", "--stats-interval", "200", "--memory", &setup.memory.to_string(), "--stats"])
         .arg(&stats);
@@ -119,7 +119,7 @@ impl Done {
 /// Does the work with programs behind `command`.
 fn perform(mut command: Command, control: &Path, setup: &Setup<'_>) -> Result<Done, Failure> {
     let directory = tempfile::tempdir().map_err(|error| Failure::write("a temporary directory", &error))?;
-    let binary = std::env::current_exe().map_err(|error| Failure::failed("cannot find", "this binary", error))?;
+    let binary = tool::me()?;
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         let begin = || {

@@ -1,4 +1,4 @@
-//! `refault bench lru-sort`: does sorting help a live program whose memory is taken and given back?
+//! `refault-bench lru-sort`: does sorting help a live program whose memory is taken and given back?
 //!
 //! The shape of the document's evaluation on live memory: the budget falls to 75 % of the peak for a second, stands at
 //! 200 % for ten, and so on; with and without the two radically tuned schemes (2 % of a processor each). Win or lose,
@@ -20,8 +20,8 @@ use refault_console::text::{align_numbers, grouped, plain_table};
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
-  refault bench lru-sort                          both programs, three runs of each variant, some ten minutes
-  refault bench lru-sort --work phases --runs 5 --policy classic
+  refault-bench lru-sort                          both programs, three runs of each variant, some ten minutes
+  refault-bench lru-sort --work phases --runs 5 --policy classic
 
 orig: never limited. pulse: the budget falls to 75 % of the peak for 1 s, then 200 % for 10 s, repeated. sorted: the same
 with the sorting schemes. Ratios are sorted over pulse; below 1 is better, but for operations.")]

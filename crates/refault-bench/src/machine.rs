@@ -1,4 +1,4 @@
-//! `refault bench machine`: processor time of the simulated machine for one access, and what idle memory adds to it.
+//! `refault-bench machine`: processor time of the simulated machine for one access, and what idle memory adds to it.
 //!
 //! The first table is the speed goal: four tasks on four CPUs, `nvme` for files and swap, memory for half of the pages
 //! they access, by policy and kind of access; all of a run is timed, the making of tables included. The second table
@@ -27,8 +27,8 @@ use refault_lab::policies::parse_policies_for;
 Needs about 2 GiB of memory for the largest machine.
 
 Examples:
-  refault bench machine
-  refault bench machine --accesses 10000000 --runs 1 --format csv")]
+  refault-bench machine
+  refault-bench machine --accesses 10000000 --runs 1 --format csv")]
 /// Print the simulated machine's time per access, and show that idle memory costs nothing
 pub struct MachineArgs {
     /// Accesses of all tasks together

@@ -1,4 +1,4 @@
-//! `refault bench monitor`: what monitoring a live program costs, in processor time and in the program's speed.
+//! `refault-bench monitor`: what monitoring a live program costs, in processor time and in the program's speed.
 //!
 //! The same program, the same budget into which it fits, with and without a monitor at default settings, interleaved.
 
@@ -12,8 +12,8 @@ use super::live::{Measured, Setup, Work, middle, run as run_once};
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
-  refault bench monitor                     4 GiB, five runs with and five without
-  refault bench monitor --mib 512 --runs 9")]
+  refault-bench monitor                     4 GiB, five runs with and five without
+  refault-bench monitor --mib 512 --runs 9")]
 /// Measure what monitoring a program costs
 pub struct MonitorArgs {
     /// MiB that the program has

@@ -1,4 +1,4 @@
-//! `refault bench pager`: a program under `refault run` beside the same program in a memory cgroup that swaps to zram.
+//! `refault-bench pager`: a program under `refault run` beside the same program in a memory cgroup that swaps to zram.
 //!
 //! Both sides do the same work with the same *total* memory. The kernel's side may have a percentage of the program's
 //! memory resident, and zram holds the rest as far as it compresses. It gets [`ALLOWANCE`] more, because a cgroup also
@@ -36,11 +36,11 @@ const ALLOWANCE: u64 = 8 << 20;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  sudo refault bench pager --against zram
-  sudo refault bench pager --against zram --rows uniform,zipf --runs 3 --format csv
-  sudo refault bench pager --rows sort,duckdb --python ~/venv/bin/python3
-  sudo refault bench pager --rows large --runs 1     16 GiB: the longest pause
-  refault bench pager --against nothing --quick      our side only, without root
+  sudo refault-bench pager --against zram
+  sudo refault-bench pager --against zram --rows uniform,zipf --runs 3 --format csv
+  sudo refault-bench pager --rows sort,duckdb --python ~/venv/bin/python3
+  sudo refault-bench pager --rows large --runs 1     16 GiB: the longest pause
+  refault-bench pager --against nothing --quick      our side only, without root
 
 Makes a memory cgroup and a new zram device for each run of the other side and removes them afterwards, also when it is
 interrupted or killed. Swap and zram devices that exist are left alone. Wants a quiet machine. Rows whose program is not

@@ -1,4 +1,4 @@
-//! `refault bench pool`: four programs that share one memory, divided three ways.
+//! `refault-bench pool`: four programs that share one memory, divided three ways.
 //!
 //! A memcached that is read as fast as it answers, one that is read now and then, a compiler that is started again and
 //! again, and a scan that goes round at a fixed speed run together: under the kernel's cgroups, one each below a parent
@@ -10,7 +10,7 @@
 //! what each did as a share of what it did under the fixed division: a unit that they have in common.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
@@ -26,6 +26,7 @@ use crate::memcached::{self, Server};
 use crate::pager::kernel::Kernel;
 use crate::pager::sources::with_numbers;
 use crate::random::Random;
+use crate::tool;
 
 /// Bytes that the kernel's side gets for each program on top of the memory that is divided.
 const ALLOWANCE: u64 = 8 << 20;
@@ -48,8 +49,8 @@ const UNITS: [&str; 4] = ["reads per second", "reads per second", "files per min
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  sudo refault bench pool                     four programs, three divisions, some four minutes
-  refault bench pool --sides fixed,pool       without root
+  sudo refault-bench pool                     four programs, three divisions, some four minutes
+  refault-bench pool --sides fixed,pool       without root
 
 Needs memcached and cc; the kernel's side also root, zram and a memory cgroup, which it removes afterwards. Wants a quiet
 machine. The hot memcached's clients take what processor time they get.")]
@@ -182,7 +183,7 @@ fn under_the_kernel(args: &PoolArgs) -> Result<(Done, u64), Failure> {
 /// A quarter each.
 fn fixed(args: &PoolArgs, total: u64) -> Result<Done, Failure> {
     let command = || {
-        let mut command = Command::new(me()?);
+        let mut command = Command::new(tool::refault()?);
         command.args(["run", "--quiet", "--memory", &(total / PROGRAMS.len() as u64).to_string(), "--"]);
         Ok::<_, Failure>(command)
     };
@@ -192,7 +193,7 @@ fn fixed(args: &PoolArgs, total: u64) -> Result<Done, Failure> {
 /// A pool of all.
 fn pool(args: &PoolArgs, total: u64) -> Result<Done, Failure> {
     let place = tempfile::tempdir().map_err(|error| Failure::write("a temporary directory", &error))?;
-    let mut daemon = Command::new(me()?);
+    let mut daemon = Command::new(tool::refault()?);
     daemon.args(["pool", "--memory", &total.to_string(), "--name", "bench"]);
     daemon.env("XDG_RUNTIME_DIR", place.path()).stderr(Stdio::null());
     let daemon = daemon.spawn().map_err(|error| Failure::failed("cannot start", "refault pool", error))?;
@@ -202,7 +203,7 @@ fn pool(args: &PoolArgs, total: u64) -> Result<Done, Failure> {
         std::thread::sleep(Duration::from_millis(10));
     }
     let command = || {
-        let mut command = Command::new(me()?);
+        let mut command = Command::new(tool::refault()?);
         command.args(["run", "--quiet", "--pool", "bench", "--"]).env("XDG_RUNTIME_DIR", place.path());
         Ok::<_, Failure>(command)
     };
@@ -238,7 +239,7 @@ fn drive(args: &PoolArgs, [hot, slow, mut compiler, mut scan]: [Command; 4]) -> 
     // The last one may find its directory gone.
     compiler.stderr(Stdio::null()).args(["sh", "-c", compile]).arg(&source).arg(place.path().join("source.o"));
     let compiler = Counted::start(compiler, "cc")?;
-    scan.arg(me()?).args(["bench", "pool-scan", &(memory * SCAN_PERCENT / 100).to_string()]);
+    scan.arg(tool::me()?).args(["pool-scan", &(memory * SCAN_PERCENT / 100).to_string()]);
     let scan = Counted::start(scan, "the scan")?;
     let counts = || [compiler.count.load(Ordering::Relaxed), scan.count.load(Ordering::Relaxed)];
     // Both memcacheds' clients begin together, and count in the same seconds as the others.
@@ -317,10 +318,6 @@ fn source_text() -> String {
         with_numbers(PART, &[("NUMBER", number), ("FACTOR", number * 2 + 3), ("DIVISOR", number % 29 + 2)])
     };
     FILE.replace("PARTS\n", &(0..FUNCTIONS).map(part).collect::<String>())
-}
-
-fn me() -> Result<PathBuf, Failure> {
-    std::env::current_exe().map_err(|error| Failure::failed("cannot find this program", "/proc/self/exe", error))
 }
 
 /// The scan itself: reads its memory from one end to the other, and a line for each MiB.

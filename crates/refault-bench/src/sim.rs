@@ -1,4 +1,4 @@
-//! `refault bench sim`: simulated accesses per second, policy by policy, beside what is aimed at.
+//! `refault-bench sim`: simulated accesses per second, policy by policy, beside what is aimed at.
 //!
 //! The trace is zipf(1.0), written as `.u64` and memory-mapped. Timed is what a replay does: taking blocks from the
 //! mapping, giving pages their ids, and running the policy, on one thread. Not timed: generating, the pass that finds
@@ -33,8 +33,8 @@ use refault_trace::Source;
 Needs 8 bytes per access of room in the temporary directory (TMPDIR), and as much page cache.
 
 Examples:
-  refault bench sim
-  refault bench sim --accesses 10000000 --runs 5 --format csv")]
+  refault-bench sim
+  refault-bench sim --accesses 10000000 --runs 5 --format csv")]
 /// Print the speed table of the simulator
 pub struct SimArgs {
     /// Length of the trace

@@ -4,6 +4,7 @@
 //! 0 done, 1 failed, 2 wrong usage or unreadable input, with one line that says what, where and what to do.
 #![deny(unsafe_code)]
 
+mod bench;
 mod compare;
 mod completions;
 mod dask;
@@ -40,6 +41,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use refault_console::command::{is_answer, reflowed, refusal};
 use refault_console::{Failure, with_output};
 
 #[derive(Parser, Debug)]
@@ -80,7 +82,7 @@ enum Command {
     Scenario(scenario::ScenarioArgs),
     Policies(policies::PoliciesArgs),
     Workloads(workloads::WorkloadsArgs),
-    Bench(refault_bench::BenchArgs),
+    Bench(bench::BenchArgs),
     Completions(completions::CompletionsArgs),
     Man(completions::ManArgs),
 }
@@ -113,7 +115,7 @@ fn main() -> ExitCode {
         Command::Scenario(args) => scenario::run(args),
         Command::Policies(args) => policies::run(args),
         Command::Workloads(args) => workloads::run(args),
-        Command::Bench(args) => refault_bench::run(args),
+        Command::Bench(args) => bench::run(args),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => completions::run_man(args),
     };
@@ -123,37 +125,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command with the prose below its help, and that of its subcommands, in lines as long as paragraphs: the
-/// terminal's width breaks them then, and nothing else.
-fn reflowed(command: clap::Command) -> clap::Command {
-    let below = command.get_after_help().map(|text| paragraphs(&text.to_string()));
-    let command = command.mut_subcommands(reflowed);
-    match below {
-        Some(below) => command.after_help(below),
-        None => command,
-    }
-}
-
-/// Joins lines of prose; headings, which end with a colon, and what is indented stay lines.
-fn paragraphs(text: &str) -> String {
-    let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
-    let mut joined = String::new();
-    let mut last = "";
-    for line in text.lines() {
-        if !joined.is_empty() {
-            let goes_on = is_prose(last) && !last.ends_with(':') && is_prose(line);
-            joined.push(if goes_on { ' ' } else { '\n' });
-        }
-        joined.push_str(line);
-        last = line;
-    }
-    joined
-}
-
 /// Help and version as clap prints them; everything else on one line.
 fn usage(error: &clap::Error) -> ExitCode {
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match print(&error.render()) {
+        _ if is_answer(error) => match print(&error.render()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => failure.report(),
         },
@@ -162,15 +137,7 @@ fn usage(error: &clap::Error) -> ExitCode {
             ExitCode::from(2)
         }
         _ => {
-            let text = error.render().to_string();
-            let mut lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
-            let first = lines.next().unwrap_or("").trim_start_matches("error: ").to_string();
-            let rest: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with("For more")).collect();
-            let what = match first.strip_suffix(':') {
-                _ if rest.is_empty() => first,
-                Some(first) => format!("{first}: {}", rest.join("; ")),
-                None => format!("{first}; {}", rest.join("; ")),
-            };
+            let what = refusal(error);
             // What other tools call an option is not similar.
             let given = error.get(ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument);
             let what = match (given, error.get(ContextKind::SuggestedArg)) {
@@ -183,8 +150,6 @@ fn usage(error: &clap::Error) -> ExitCode {
                 },
                 _ => what,
             };
-            // The standard library's words for a number with a sign or letters.
-            let what = what.replace("invalid digit found in string", "it must be a whole number, 0 or more");
             Failure::usage("wrong usage", what, format!("see 'refault {}--help'", command_named())).report()
         }
     }
@@ -236,12 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prose_below_help_is_broken_by_the_terminal_alone() {
-        let text = "Examples:\n  refault a\n  refault b\n\nOne sentence that\ngoes on.\n\nColumns:\na, b";
-        assert_eq!(
-            paragraphs(text),
-            "Examples:\n  refault a\n  refault b\n\nOne sentence that goes on.\n\nColumns:\na, b"
-        );
+    fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
     }
 }

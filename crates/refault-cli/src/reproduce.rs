@@ -4,14 +4,14 @@
 //! side.
 
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use refault_bench::here;
 use refault_console::{Contents, Failure, Format, Progress, ResultArgs, say, with_output};
 use refault_lab::Experiment;
-use refault_lab::experiment::{Here, Row, Values};
+use refault_lab::experiment::{Here, MeasuredHere, Row, Values};
 use refault_lab::experiments::Size;
 use refault_lab::experiments::published::{self, EXPERIMENTS, Request};
 
@@ -41,8 +41,8 @@ pub struct ReproduceArgs {
     /// what agrees then is no evidence
     #[arg(long)]
     null: bool,
-    /// Measure on this machine too what can be measured here: the model's rows with real files and programs, under
-    /// refault and under the kernel (two or three minutes; the kernel's side needs root)
+    /// Measure on this machine too what can be measured here, by refault-bench: the model's rows with real files and
+    /// programs, under refault and under the kernel (two or three minutes; the kernel's side needs root)
     #[arg(long, conflicts_with = "null")]
     here: bool,
     /// The first of the seeds of all random choices; the same seed gives the same figures
@@ -80,12 +80,7 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     })?;
     drop(progress);
     if args.here {
-        let progress = Progress::part("measuring here");
-        let here_request = match size {
-            Size::Small => here::Request { memory: 4 << 20, seconds: 1.0, ..here::Request::default() },
-            _ => here::Request::default(),
-        };
-        let measured = here::measure(entry.name, &here_request, &|part| progress.set(part))?;
+        let measured = measure_here(entry.name, args.small)?;
         experiment.here = measured.rows;
         experiment.remarks.extend(measured.remarks);
     }
@@ -102,6 +97,21 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         say(format_args!("report written to {}", report.display()));
     }
     Ok(())
+}
+
+/// What `refault-bench here` measures on this machine: the program of benchmarks, which shows its own progress.
+fn measure_here(name: &str, is_small: bool) -> Result<MeasuredHere, Failure> {
+    let failed = |why: &dyn std::fmt::Display| Failure::failed("measuring here failed", "refault-bench here", why);
+    let mut command = Command::new(crate::bench::find()?);
+    command.args(["here", name]).stdin(Stdio::null()).stderr(Stdio::inherit());
+    if is_small {
+        command.args(["--memory-mib", "4", "--seconds", "1"]);
+    }
+    let output = command.output().map_err(|error| failed(&error))?;
+    if !output.status.success() {
+        return Err(failed(&output.status));
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| failed(&error))
 }
 
 /// Says how long something takes, as soon as that can be told.

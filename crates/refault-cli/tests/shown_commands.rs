@@ -27,20 +27,7 @@ spec = "zipf:theta=0.9,pages=2000,accesses=20000,kind=anon"
 
 /// The beginnings of commands that measure for minutes, and options with which they take seconds. The options stand
 /// before what is shown where a program follows, and behind it otherwise.
-const MEASURES: [(&str, &str); 4] = [
-    ("refault size", "--runs 1 --budgets 16M"),
-    (
-        "refault bench cache",
-        // Not on tmpfs, which does no direct I/O.
-        concat!(
-            "--memory-mib 4 --times 2 --seconds 0.1 --warm-up 0 --alone --directory '",
-            env!("CARGO_TARGET_TMPDIR"),
-            "'"
-        ),
-    ),
-    ("refault bench sim", "--accesses 100000 --pages 10000 --runs 1"),
-    ("refault bench pager", "--quick --runs 1 --rows uniform"),
-];
+const MEASURES: [(&str, &str); 1] = [("refault size", "--runs 1 --budgets 16M")];
 
 fn page(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
@@ -97,12 +84,6 @@ fn in_seconds(command: &str) -> String {
     }
 }
 
-/// Whether the kernel's side of `refault bench pager` can be had.
-fn has_zram() -> bool {
-    let needed = ["/sys/class/zram-control/hot_add", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-    rustix::process::geteuid().is_root() && needed.iter().all(|path| Path::new(path).exists())
-}
-
 /// A directory in which commands run, with `refault` and `program` on the path.
 struct Place {
     directory: TempDir,
@@ -152,10 +133,6 @@ fn every_command_in_the_table_of_commands_runs() {
     place.run("refault trace generate zipf:theta=1,pages=20000,accesses=200000 app.u64.zst");
     place.run("refault trace generate zipf:theta=1,pages=200000,accesses=1000000 huge.rft");
     for command in commands {
-        if command.contains("--against zram") && !has_zram() {
-            refault_testing::skip("root and zram are needed to compare with zram");
-            continue;
-        }
         place.run(&in_seconds(command));
     }
     for made in ["run.jsonl", "app.rft", "app.html"] {

@@ -131,7 +131,7 @@ fn shells_and_manuals_know_every_command() {
 
 #[test]
 fn every_command_has_help_with_examples() {
-    let commands: [&[&str]; 14] = [
+    let commands: [&[&str]; 13] = [
         &[],
         &["compare"],
         &["mrc"],
@@ -141,7 +141,6 @@ fn every_command_has_help_with_examples() {
         &["trace", "generate"],
         &["reproduce"],
         &["bench"],
-        &["bench", "sim"],
         &["policies"],
         &["workloads"],
         &["completions"],
@@ -154,11 +153,11 @@ fn every_command_has_help_with_examples() {
 }
 
 #[test]
-fn the_speed_table_is_printed() {
-    let text = stdout(&["bench", "sim", "--accesses", "20000", "--pages", "1024", "--runs", "1", "--format", "csv"]);
-    let rows = rows(&text);
-    assert!(rows.len() > 8 && rows[1][0] == "clock" && rows[1][4] == "100000000");
-    assert!(rows[1..].iter().all(|row| row[3].parse::<f64>().expect("a speed") > 0.0));
+fn the_way_to_the_benchmarks_is_told() {
+    let output = refault(&["bench", "pager", "--against", "zram"]);
+    let error = text(&output.stderr);
+    assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{error}");
+    assert!(error.contains("cargo run --release -p refault-bench -- pager --against zram"), "{error}");
 }
 
 #[test]

@@ -11,6 +11,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod command;
 mod failure;
 mod input;
 pub mod output;

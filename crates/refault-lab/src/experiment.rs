@@ -70,6 +70,15 @@ pub struct Here {
     pub spread: Option<f64>,
 }
 
+/// What was measured on this machine, and what is to be said of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredHere {
+    /// Rows beside the model's.
+    pub rows: Vec<Here>,
+    /// Sentences.
+    pub remarks: Vec<String>,
+}
+
 /// What published figures came to. Each counts once, however many rows show it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Score {

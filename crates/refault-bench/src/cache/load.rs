@@ -102,7 +102,7 @@ impl Pattern {
 }
 
 #[derive(Args, Debug, Clone)]
-/// The load of `refault bench cache`, through the kernel's page cache
+/// The load of `refault-bench cache`, through the kernel's page cache
 pub struct LoadArgs {
     #[arg(long)]
     pub file: PathBuf,

@@ -1,4 +1,4 @@
-//! What `refault bench cache` prints: medians of each row's runs, the spread, and the ratio to the kernel's.
+//! What `refault-bench cache` prints: medians of each row's runs, the spread, and the ratio to the kernel's.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! `refault bench cache --trace`: recorded accesses, each a read of a page of a real file, in their order and by one thread:
+//! `refault-bench cache --trace`: recorded accesses, each a read of a page of a real file, in their order and by one thread:
 //! how many pages the cache reads from the file under each policy.
 //!
 //! Pages keep their order in the file and lie beside each other there. Invariant: each page that is read is compared with what

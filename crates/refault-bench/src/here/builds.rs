@@ -19,10 +19,11 @@ use refault_console::{Failure, with_output};
 use refault_core::Counters;
 use serde::{Deserialize, Serialize};
 
-use super::{ALLOWANCE, Measured, Request, SEEDS, compared, level};
+use super::{ALLOWANCE, Request, SEEDS, compared, level};
 use crate::cache::load::{PAGE, forget, pages_from_disk};
 use crate::pager::kernel::{Kernel, cgroup_obstacle};
 use crate::random::Random;
+use refault_lab::experiment::MeasuredHere;
 
 /// Bytes of a C file.
 const SOURCE: u64 = 64 << 10;
@@ -92,8 +93,8 @@ impl Counts {
 ///
 /// # Errors
 /// Files cannot be written or read.
-pub fn measure(experiment: &str, request: &Request, progress: &dyn Fn(f64)) -> Result<Measured, Failure> {
-    let mut measured = Measured::default();
+pub fn measure(experiment: &str, request: &Request, progress: &dyn Fn(f64)) -> Result<MeasuredHere, Failure> {
+    let mut measured = MeasuredHere::default();
     if experiment != "freepool" {
         return Ok(measured);
     }
@@ -279,9 +280,8 @@ fn through_ours(load: &BuildLoad, policy: &str, memory: u64) -> Result<Counts, F
 fn through_the_kernels(load: &BuildLoad, memory: u64) -> Result<Counts, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::failed("the kernel's side", load.list.display(), error);
     let kernel = Kernel::new(memory + ALLOWANCE, 0)?;
-    let program = std::env::current_exe().map_err(|error| failed(&error))?;
     let mut command = kernel.command();
-    command.arg(program).args(["bench", "here-build-load", "--list"]).arg(&load.list);
+    command.arg(crate::tool::me()?).args(["here-build-load", "--list"]).arg(&load.list);
     let output = command.stderr(Stdio::inherit()).output().map_err(|error| failed(&error))?;
     serde_json::from_slice(&output.stdout).map_err(|error| failed(&error))
 }

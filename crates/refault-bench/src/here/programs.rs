@@ -13,11 +13,12 @@ use refault_console::Failure;
 use refault_lab::experiment::Here;
 use serde_json::Value;
 
-use super::{Measured, Request, SEEDS, compared, level};
+use super::{Request, SEEDS, compared, level};
 use crate::live::{self, Setup, Work};
 use crate::lru_sort;
 use crate::pager::kernel::{Kernel, obstacle};
 use crate::pager::sources::{SOURCES, write_sources};
+use refault_lab::experiment::MeasuredHere;
 
 /// Bytes that the kernel's cgroup gets beyond the share, for what `refault run` does not manage.
 const ALLOWANCE: u64 = 8 << 20;
@@ -95,8 +96,8 @@ const fn sorted(name: &'static str, work: Work) -> Case {
 ///
 /// # Errors
 /// A program went wrong.
-pub fn measure(experiment: &str, request: &Request, progress: &dyn Fn(f64)) -> Result<Measured, Failure> {
-    let (cases, mut measured) = (cases(experiment), Measured::default());
+pub fn measure(experiment: &str, request: &Request, progress: &dyn Fn(f64)) -> Result<MeasuredHere, Failure> {
+    let (cases, mut measured) = (cases(experiment), MeasuredHere::default());
     let kernel = obstacle();
     for (number, case) in cases.iter().enumerate() {
         if let Some(missing) = missing(case.load) {
@@ -224,7 +225,7 @@ impl Subject<'_> {
     ) -> Result<live::Measured, Failure> {
         let Load::Live(work) = self.load else {
             let summary = self.directory.path().join("summary.json");
-            let mut command = Command::new(me()?);
+            let mut command = Command::new(crate::tool::refault()?);
             command.args(["run", "--quiet", "--memory", &memory.to_string(), "--summary"]).arg(&summary);
             command.args(flags).arg("--");
             let done = self.compile(command)?;
@@ -267,10 +268,6 @@ impl Subject<'_> {
         let done = SOURCES as f64;
         Ok(live::Measured { operations: done / start.elapsed().as_secs_f64(), done, ..live::Measured::default() })
     }
-}
-
-fn me() -> Result<std::path::PathBuf, Failure> {
-    std::env::current_exe().map_err(|error| Failure::failed("cannot find this program", "/proc/self/exe", error))
 }
 
 #[cfg(test)]

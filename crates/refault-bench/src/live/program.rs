@@ -87,8 +87,8 @@ pub(super) fn run(
     setup: &Setup<'_>,
     begin: impl FnOnce(),
 ) -> Result<f64, Failure> {
-    let failed = |why: &dyn std::fmt::Display| Failure::failed("the program failed", "bench program", why);
-    command.arg(binary).args(["bench", "program", &setup.mib.to_string(), &setup.seconds.to_string()]);
+    let failed = |why: &dyn std::fmt::Display| Failure::failed("the program failed", "program", why);
+    command.arg(binary).args(["program", &setup.mib.to_string(), &setup.seconds.to_string()]);
     if setup.work == super::Work::Tabs {
         command.arg("--tabs");
     }

@@ -44,7 +44,7 @@ pub enum Pattern {
 }
 
 #[derive(Args, Debug)]
-/// The load of `refault bench pager`
+/// The load of `refault-bench pager`
 pub struct LoadArgs {
     #[arg(long, value_enum)]
     pattern: Pattern,

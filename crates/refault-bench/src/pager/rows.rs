@@ -1,4 +1,4 @@
-//! The rows of `refault bench pager`: what is run, how much of it fits, and what is aimed at.
+//! The rows of `refault-bench pager`: what is run, how much of it fits, and what is aimed at.
 
 use clap::ValueEnum;
 
@@ -39,7 +39,7 @@ pub enum Row {
 
 /// How a row is measured.
 pub enum Kind {
-    /// `refault bench pager-load` with this pattern and so many threads.
+    /// `refault-bench pager-load` with this pattern and so many threads.
     Load(Pattern, u32),
     /// The server, read by clients here.
     Memcached,

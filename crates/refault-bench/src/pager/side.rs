@@ -13,6 +13,7 @@ use super::programs::Prepared;
 use super::rows::{Kind, Row};
 use super::{ALLOWANCE, Measured, Other, Plan};
 use crate::memcached::{self, Server};
+use crate::tool;
 use refault_console::Failure;
 
 /// Runs that the kernel may kill before the row is given up.
@@ -20,7 +21,7 @@ const MAX_KILLS: u32 = 10;
 
 /// Command line of `refault run` with so much memory in all; `--` and the program are to be added.
 pub fn refault(plan: &Plan, total: u64) -> Result<Command, Failure> {
-    let mut command = Command::new(me()?);
+    let mut command = Command::new(tool::refault()?);
     command.args(["run", "--quiet", "--memory", &total.to_string()]).args(&plan.with);
     Ok(command)
 }
@@ -224,7 +225,7 @@ fn drive(
         return drive_memcached(row, plan, place, command, sampler);
     };
     let pattern = clap::ValueEnum::to_possible_value(&pattern).expect("invariant: no pattern is hidden");
-    command.arg(me()?).args(["bench", "pager-load", "--pattern", pattern.get_name()]);
+    command.arg(tool::me()?).args(["pager-load", "--pattern", pattern.get_name()]);
     command.args(["--bytes", &row.bytes(plan.quick).to_string(), "--threads", &threads.to_string()]);
     command.args(["--warm-up", &plan.warm_up(row).to_string(), "--seconds", &plan.seconds(row).to_string()]);
     if row != Row::Fits {
@@ -306,10 +307,6 @@ fn memcached_plan(row: Row, plan: &Plan) -> memcached::Plan {
 fn server_command(mut command: Command, row: Row, plan: &Plan, place: &Place) -> Command {
     command.args(memcached::arguments(&place.socket(), row.bytes(plan.quick)));
     command
-}
-
-fn me() -> Result<PathBuf, Failure> {
-    std::env::current_exe().map_err(|error| Failure::failed("cannot find this program", "/proc/self/exe", error))
 }
 
 /// The whole lines of a statistics file.

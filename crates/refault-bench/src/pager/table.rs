@@ -1,4 +1,4 @@
-//! The results of `refault bench pager`: a table with what was aimed at and what was lost, CSV, or JSON.
+//! The results of `refault-bench pager`: a table with what was aimed at and what was lost, CSV, or JSON.
 //!
 //! Lines of the table and of CSV are written as soon as a row is measured, so the columns' widths do not depend on it.
 

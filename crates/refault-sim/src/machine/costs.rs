@@ -1,7 +1,7 @@
 //! What reclaim's work costs in CPU time, and a ledger of which context spent it on what.
 //!
 //! The defaults are round estimates for an idle core of a server of about 2020; they are not measurements. What they
-//! are on a given machine, `refault bench calibrate` measures with user-space stand-ins, and a scenario may replace any
+//! are on a given machine, `refault-bench calibrate` measures with user-space stand-ins, and a scenario may replace any
 //! of them. All are nanoseconds.
 //!
 //! ```

@@ -61,7 +61,7 @@ pub const PRESETS: [Preset; 5] = [
             synchronous: true,
             rotating: false,
         },
-        source: "estimate: block-layer entry about 0.6 us and one 4 KiB copy at about 12 GB/s; `refault bench calibrate` measures the copy",
+        source: "estimate: block-layer entry about 0.6 us and one 4 KiB copy at about 12 GB/s; `refault-bench calibrate` measures the copy",
     },
     Preset {
         name: "zram-lz4",
@@ -74,7 +74,7 @@ pub const PRESETS: [Preset; 5] = [
             synchronous: true,
             rotating: false,
         },
-        source: "estimate between measurements of LZ4 on heap-like and text-like 4 KiB pages: compress 3-8.6 us, decompress 0.7-1.2 us; `refault bench calibrate` measures both",
+        source: "estimate between measurements of LZ4 on heap-like and text-like 4 KiB pages: compress 3-8.6 us, decompress 0.7-1.2 us; `refault-bench calibrate` measures both",
     },
     Preset {
         name: "nvme",

@@ -1,4 +1,4 @@
-//! `refault bench pager`: it measures both sides, and leaves nothing behind, however it ends.
+//! `refault-bench pager`: it measures both sides, and leaves nothing behind, however it ends.
 
 mod common;
 
@@ -16,7 +16,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// True, with one line that says why, where this cannot run.
 fn skipped() -> bool {
-    if common::skipped(&[]) {
+    if common::skipped() {
         return true;
     }
     let needed = ["/sys/class/zram-control/hot_add", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
@@ -32,8 +32,8 @@ fn skipped() -> bool {
 }
 
 fn bench() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_refault"));
-    command.args(["bench", "pager", "--quick", "--format", "json"]);
+    let mut command = Command::new(common::BENCH);
+    command.args(["pager", "--quick", "--format", "json"]);
     command
 }
 
@@ -61,7 +61,7 @@ fn both_sides_are_measured_and_nothing_is_left() {
     }
     let _guard = ONE_AT_A_TIME.lock();
     let before = machine();
-    let output = bench().args(["--rows", "zipf,fits"]).output().expect("refault starts");
+    let output = bench().args(["--rows", "zipf,fits"]).output().expect("refault-bench starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     for (index, row) in ["zipf", "fits"].into_iter().enumerate() {
@@ -101,8 +101,10 @@ fn programs_that_end_are_measured_and_missing_ones_are_named() {
         return;
     }
     let _guard = ONE_AT_A_TIME.lock();
-    let output =
-        bench().args(["--rows", "sqlite,sort,idle", "--python", "/nonexistent"]).output().expect("refault starts");
+    let output = bench()
+        .args(["--rows", "sqlite,sort,idle", "--python", "/nonexistent"])
+        .output()
+        .expect("refault-bench starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let row = |index: usize| &result["rows"][index];
@@ -129,7 +131,7 @@ fn a_killed_run_is_cleaned_up_after() {
 
 fn kill_after(delay: Duration) {
     let before = machine();
-    let mut run = bench().args(["--rows", "zipf"]).stdout(Stdio::null()).spawn().expect("refault starts");
+    let mut run = bench().args(["--rows", "zipf"]).stdout(Stdio::null()).spawn().expect("refault-bench starts");
     let deadline = Instant::now() + Duration::from_secs(60);
     while machine().2 == before.2 {
         assert!(Instant::now() < deadline, "no cgroup appeared");
@@ -146,10 +148,10 @@ fn kill_after(delay: Duration) {
 
 #[test]
 fn without_a_comparison_no_root_is_needed() {
-    if common::skipped(&[]) {
+    if common::skipped() {
         return;
     }
-    let output = bench().args(["--against", "nothing", "--rows", "scan"]).output().expect("refault starts");
+    let output = bench().args(["--against", "nothing", "--rows", "scan"]).output().expect("refault-bench starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert!(result["rows"][0]["other"].is_null() && result["rows"][0]["ratio"].is_null(), "{result}");
@@ -157,14 +159,14 @@ fn without_a_comparison_no_root_is_needed() {
 
 /// Two rows of our side only, the first of which is printed while the second is measured.
 fn two_rows(format: &str) -> Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_refault"));
-    command.args(["bench", "pager", "--quick", "--against", "nothing", "--rows", "uniform,zipf", "--format", format]);
-    command.stdout(Stdio::piped()).spawn().expect("refault starts")
+    let mut command = Command::new(common::BENCH);
+    command.args(["pager", "--quick", "--against", "nothing", "--rows", "uniform,zipf", "--format", format]);
+    command.stdout(Stdio::piped()).spawn().expect("refault-bench starts")
 }
 
 #[test]
 fn each_row_can_be_read_as_soon_as_it_is_measured() {
-    if common::skipped(&[]) {
+    if common::skipped() {
         return;
     }
     for format in ["table", "csv"] {
@@ -181,7 +183,7 @@ fn each_row_can_be_read_as_soon_as_it_is_measured() {
 
 #[test]
 fn what_was_measured_is_printed_when_a_signal_ends_it() {
-    if common::skipped(&[]) {
+    if common::skipped() {
         return;
     }
     let mut run = two_rows("json");

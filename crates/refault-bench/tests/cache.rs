@@ -1,4 +1,4 @@
-//! `refault bench cache` in small: every row is there in every format, and wrong usage is refused.
+//! `refault-bench cache` in small: every row is there in every format, and wrong usage is refused.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
@@ -7,33 +7,21 @@ use std::process::{Command, Output, Stdio};
 use rustix::process::{Pid, Signal};
 
 fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_refault"));
-    command.args([
-        "bench",
-        "cache",
-        "--memory-mib",
-        "1",
-        "--seconds",
-        "0.05",
-        "--warm-up",
-        "0.05",
-        "--runs",
-        "2",
-        "--alone",
-    ]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_refault-bench"));
+    command.args(["cache", "--memory-mib", "1", "--seconds", "0.05", "--warm-up", "0.05", "--runs", "2", "--alone"]);
     command.args(["--directory", env!("CARGO_TARGET_TMPDIR")]).args(arguments);
     command
 }
 
 fn bench(arguments: &[&str]) -> Output {
-    command(arguments).output().expect("refault starts")
+    command(arguments).output().expect("refault-bench starts")
 }
 
 #[test]
 fn each_load_can_be_read_as_soon_as_it_is_measured() {
     for (format, head, first) in [("table", "zipf, 2 threads", " lru"), ("csv", "pattern,threads", "zipf,2,lru")] {
         let mut run = command(&["--patterns", "zipf,scan", "--policies", "lru", "--format", format]);
-        let mut run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("refault starts");
+        let mut run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("refault-bench starts");
         let mut lines = BufReader::new(run.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
         let before: Vec<String> = lines.by_ref().take_while(|line| !line.starts_with(first)).collect();
         // Ended by a signal, it removes its file.
@@ -130,21 +118,10 @@ fn a_trace_is_read_from_a_file_as_often_as_its_pages_do_not_fit() {
     let bytes: Vec<u8> = round().chain(round()).flat_map(u64::to_le_bytes).collect();
     std::fs::write(&trace, bytes).expect("written");
     let replay = |times: &str, format: &str, trace: &std::path::Path| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_refault"));
-        command.args([
-            "bench",
-            "cache",
-            "--policies",
-            "lru,mglru",
-            "--runs",
-            "2",
-            "--times",
-            times,
-            "--format",
-            format,
-        ]);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_refault-bench"));
+        command.args(["cache", "--policies", "lru,mglru", "--runs", "2", "--times", times, "--format", format]);
         command.args(["--directory", env!("CARGO_TARGET_TMPDIR")]).arg("--trace").arg(trace);
-        command.output().expect("refault starts")
+        command.output().expect("refault-bench starts")
     };
     let output = replay("1", "json", &trace);
     let error = String::from_utf8_lossy(&output.stderr);
