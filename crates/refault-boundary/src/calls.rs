@@ -163,6 +163,10 @@ pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, a
         }
         By::Device if pointed::is_refused(b, c) => EINVAL,
         By::Device => waiting(thread, context, row, arguments),
+        By::OtherMemory => match crate::visits::serve(thread, number, arguments) {
+            Some(result) => result,
+            None => waiting(thread, context, row, arguments),
+        },
         // The register by which patched sites find their thread.
         By::Register if a == ARCH_SET_GS => {
             fast::turn_off();

@@ -67,8 +67,7 @@ pub(crate) fn begin(mut engine: Box<Engine>) {
 
 /// Makes room once if the budget has changed, or others of the tree lack memory.
 pub(crate) fn follow_the_budget() {
-    // SAFETY: the segment stays mapped.
-    let Some(shared) = (unsafe { SHARED.load(Ordering::Relaxed).as_ref() }) else { return };
+    let Some(shared) = segment() else { return };
     let limit = shared.limit.load(Ordering::Relaxed);
     let lacking = shared.lacking.load(Ordering::Relaxed);
     let is_news =
@@ -79,6 +78,18 @@ pub(crate) fn follow_the_budget() {
     if IS_CHILD.load(Ordering::Relaxed) {
         paging().count_what_was_written();
     }
+}
+
+/// What the processes of the tree share.
+pub(crate) fn segment() -> Option<&'static Shared> {
+    // SAFETY: the segment stays mapped.
+    unsafe { SHARED.load(Ordering::Relaxed).as_ref() }
+}
+
+/// This thread was asked for what others of the tree lack: gives room, and holds what they want to read or write.
+pub(crate) fn answer() {
+    paging().give_room();
+    crate::visits::receive();
 }
 
 /// This process is a child of a fork, which shares pages with its parent until it writes to them.

@@ -376,7 +376,7 @@ fn open(thread: &mut Thread, context: &mut Context) {
     thread.fast.detour = 0;
     context.mask &= !std::mem::take(&mut thread.fast.postponed);
     if std::mem::take(&mut thread.fast.wants_room) {
-        entry::paging().give_room();
+        entry::answer();
     }
 }
 
@@ -387,7 +387,7 @@ pub(crate) fn make_room(thread: &mut Thread, context: &mut Context) -> bool {
         thread.fast.detour = 1;
         return false;
     }
-    entry::paging().give_room();
+    entry::answer();
     if thread.fast.phase == CALL {
         let (call, after) = (refault_fast_call as *const () as u64, refault_fast_after as *const () as u64);
         thread.remade = thread.remade.after_a_request(context, call, after);

@@ -47,6 +47,7 @@ mod thread;
 mod tracing;
 #[cfg(not(test))]
 mod unwinding;
+mod visits;
 
 #[global_allocator]
 static HEAP: heap::AgentHeap = heap::AgentHeap;

@@ -1,19 +1,22 @@
 //! Files of `/proc` that are this process's memory: `/proc/self/mem`, `/proc/thread-self/mem`, `/proc/PID/task/TID/mem`.
 //!
 //! The kernel reads and writes such a file page by page and stops at one that is out, with fewer bytes than were asked for
-//! or EIO. So what is asked for is brought in at the file's position and held, a piece at a time.
+//! or EIO. So what is asked for is brought in at the file's position and held, a piece at a time. Of the memory of another
+//! process of the tree that one holds it ([`crate::visits`]), where the kernel has stopped.
 //!
 //! A descriptor of one may be made by its path, from a folder, of another descriptor, may be there from the start or come
 //! from another process. Whatever opens or receives one is looked at when it has; from the first on each read and write is
 //! looked at, by whatever number.
 //!
-//! Invariants: what the kernel says of each piece is what the program is told; the file of another process is left alone.
+//! Invariants: what the kernel says of each piece is what the program is told; the file of a process outside the tree is
+//! left alone.
 //! Cost: `fstat` after what opens, nothing more before there is one; two or three calls per read and write then.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use refault_linux::calls::*;
+use refault_linux::errno::EIO;
 use refault_paging::sys;
 
 use crate::calls::plain;
@@ -21,6 +24,7 @@ use crate::entry;
 use crate::frame;
 use crate::pieces;
 use crate::thread::Thread;
+use crate::visits;
 
 /// There was one, which may be there still under any number.
 static MAY_BE_OPEN: AtomicBool = AtomicBool::new(false);
@@ -137,12 +141,26 @@ fn path_of(descriptor: usize) -> Option<String> {
     Some(String::from_utf8_lossy(&path).into_owned())
 }
 
-/// Whether the memory of such a file is this process's. That of one which this process had before it executed its program
-/// is nobody's any more, and says so itself.
-fn is_own(descriptor: usize) -> bool {
-    let Some(path) = path_of(descriptor) else { return true };
-    let named = path.rsplit('/').nth(1).and_then(|number| number.parse::<i32>().ok());
-    named.is_none_or(crate::advice::has_this_memory)
+/// Whose memory a file is.
+enum Whose {
+    /// This process's.
+    Own,
+    /// That of another of the tree, by its number here.
+    Other(i32),
+    /// Of none that has an agent.
+    Outside,
+}
+
+/// Whose memory such a file is. That which this process had before it executed its program belongs to no process any more,
+/// and says so itself.
+fn whose(descriptor: usize) -> Whose {
+    let named = path_of(descriptor).and_then(|path| path.rsplit('/').nth(1)?.parse::<i32>().ok());
+    match named {
+        Some(named) if !crate::advice::has_this_memory(named) => {
+            visits::in_the_tree(named).map_or(Whose::Outside, Whose::Other)
+        }
+        _ => Whose::Own,
+    }
 }
 
 /// Makes a read or write of such a file, a piece at a time. `None`: it is no such call.
@@ -157,9 +175,14 @@ pub(crate) fn serve(thread: &mut Thread, number: usize, arguments: [usize; 6]) -
         _ => return None,
     };
     let descriptor = arguments[0];
-    if !may_be_open() || !is_memory_file(descriptor) || !is_own(descriptor) {
+    if !may_be_open() || !is_memory_file(descriptor) {
         return None;
     }
+    let other = match whose(descriptor) {
+        Whose::Own => None,
+        Whose::Other(process) => Some(process),
+        Whose::Outside => return None,
+    };
     pieces::take(thread, number, arguments)?;
     let total = pieces::bytes_taken(thread);
     let start = if is_placed { arguments[3] } else { position(descriptor)? };
@@ -168,9 +191,15 @@ pub(crate) fn serve(thread: &mut Thread, number: usize, arguments: [usize; 6]) -
     }
     let mut done = 0;
     while done < total {
-        let (vectors, count, bytes) = pieces::piece(thread, done);
+        let (mut vectors, mut count, mut bytes) = pieces::piece(thread, done);
+        if other.is_some() {
+            bytes = visits::piece(start + done, vectors[0][1]);
+            (vectors[0][1], count) = (bytes, 1);
+        }
         pieces::hold_piece(thread, &vectors[..count], reads);
-        entry::hold(thread, start + done, bytes, !reads);
+        if other.is_none() {
+            entry::hold(thread, start + done, bytes, !reads);
+        }
         let mut part = arguments;
         [part[1], part[2]] = if matches!(number, SYS_read | SYS_write | SYS_pread64 | SYS_pwrite64) {
             vectors[0]
@@ -180,13 +209,20 @@ pub(crate) fn serve(thread: &mut Thread, number: usize, arguments: [usize; 6]) -
         if is_placed {
             part[3] = start + done;
         }
-        let result = plain(number, part);
+        let mut result = plain(number, part);
+        if result == EIO
+            && let Some(process) = other
+        {
+            let make = || plain(number, part);
+            result = visits::visiting(process, start + done, bytes, !reads, make).unwrap_or(result);
+        }
         entry::release(thread);
         if result <= 0 {
             return Some(if done > 0 { done as isize } else { result });
         }
         done += result as usize;
-        if (result as usize) < bytes {
+        // Of another process's memory a piece ends where a page is out.
+        if (result as usize) < bytes && other.is_none() {
             break;
         }
     }

@@ -46,6 +46,13 @@ pub(crate) fn read(path: &CStr) -> Option<String> {
     is_whole.then(|| String::from_utf8(text).unwrap_or_else(lossy))
 }
 
+/// The process that a thread belongs to, by their numbers here.
+pub(crate) fn process_of_thread(thread: i32) -> Option<i32> {
+    let path = std::ffi::CString::new(format!("/proc/{thread}/status")).ok()?;
+    let text = read(&path)?;
+    text.lines().find_map(|line| line.strip_prefix("Tgid:")).and_then(|number| number.trim().parse().ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,6 +62,7 @@ mod tests {
         // More than the kernel hands out at once.
         let text = read(SMAPS).expect("it is there");
         assert!(text.len() > 3 * MIN_FREE && text.ends_with('\n') && text.contains("VmFlags"));
+        assert_eq!(process_of_thread(crate::entry::thread_id() as i32), Some(sys::process_id()));
         assert!(read(STATUS).is_some_and(|status| status.contains("\nTracerPid:")));
         assert_eq!(read(c"/proc/self/none"), None);
         // It opens and cannot be read.

@@ -74,6 +74,8 @@ pub(crate) enum By {
     ProcessOption,
     /// The kernel, but for events of a userfaultfd.
     Device,
+    /// The kernel; pages of another process of the tree that are out are brought in by that one's agent.
+    OtherMemory,
     /// The kernel, and the agent gives the gs register to the program.
     Register,
     /// The kernel, and children may have other numbers from then on.

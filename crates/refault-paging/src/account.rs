@@ -35,6 +35,7 @@ use crate::figures::{Statistics, Usage};
 use crate::inherited::Inherited;
 use crate::sys;
 use crate::tree::{MIN_LOCKED, MIN_PAGES, Shared, Slot, TAKEN, is_elsewhere, without_slack};
+use crate::visit::Visitor;
 
 /// How long a process that has next to nothing waits for others to give it room, in naps, and how long it does not try
 /// again if that was in vain. Nanoseconds.
@@ -138,6 +139,7 @@ impl Account {
         slots[slot].own.store(0, Ordering::Relaxed);
         slots[slot].deaf.store(0, Ordering::Relaxed);
         slots[slot].asking.store(0, Ordering::Relaxed);
+        slots[slot].visit.forget();
         self.shared().used.fetch_max(slot as u32 + 1, Ordering::Relaxed);
         slots[slot].process.store(process, Ordering::Release);
         Some(slot)
@@ -430,9 +432,7 @@ impl Account {
             .any(|(index, other)| index != slot && other.charged.load(Ordering::Relaxed) > MIN_PAGES as i64);
         if others {
             shared.lacking.store(now, Ordering::Relaxed);
-            if shared.asked.swap(1, Ordering::AcqRel) == 0 {
-                sys::wake_everywhere(&shared.asked);
-            }
+            shared.ask_again();
         }
         self.said = now;
     }
@@ -540,6 +540,13 @@ impl Account {
             }
             self.while_asked(slot);
         }
+    }
+
+    /// Another process that waits for memory of this one.
+    pub fn visitor(&self) -> Option<Visitor<'static>> {
+        // SAFETY: the segment stays mapped as long as the process lives (promised to `join`).
+        let shared: &'static Shared = unsafe { &*self.shared };
+        shared.slots[self.slot?].visitor()
     }
 
     /// This process, or a child that shares its memory, is about to become another program.

@@ -49,6 +49,7 @@ pub mod tree;
 pub mod uffd;
 pub mod unmanaged;
 mod unwritten;
+pub mod visit;
 pub mod vmas;
 mod way_back;
 

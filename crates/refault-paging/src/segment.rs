@@ -13,7 +13,7 @@ use crate::sys;
 use crate::tree::{MAKE_ROOM, SLOTS, Shared, Slot};
 
 /// To be raised when a field of the segment comes to mean something else without changing its place.
-const REVISION: usize = 3;
+const REVISION: usize = 4;
 
 impl Shared {
     /// Bytes of a segment.

@@ -30,6 +30,7 @@ use crate::share::{self, Division, Need};
 use crate::sys;
 use crate::token::Token;
 use crate::unmanaged::Unmanaged;
+use crate::visit::Visit;
 
 /// Processes that can be in a tree at once; more are charged to nobody.
 pub const SLOTS: usize = 2048;
@@ -89,6 +90,8 @@ pub struct Slot {
     pub(crate) deaf: AtomicU32,
     /// 1: somebody is about to ask it; it does not become another program meanwhile, which would die of being asked.
     pub(crate) asking: AtomicU32,
+    /// What another process wants of its memory.
+    pub(crate) visit: Visit,
 }
 
 impl Slot {
@@ -257,6 +260,13 @@ impl Shared {
         let part = |index, need| if index == first { division.of_first() } else { division.of_other(need) };
         let taken: i64 = others.map(|(index, other)| other.charged.max(part(index, other))).sum();
         (limit as i64 - taken).max(part(slot, own))
+    }
+
+    /// Wakes who asks processes.
+    pub(crate) fn ask_again(&self) {
+        if self.asked.swap(1, Ordering::AcqRel) == 0 {
+            sys::wake_everywhere(&self.asked);
+        }
     }
 
     /// Does something with a process that stays the program that it is meanwhile; nothing if it is not there any more.

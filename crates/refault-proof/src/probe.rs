@@ -59,7 +59,7 @@ const fn usual(name: &'static str, source: &'static str, arguments: &'static [&'
 }
 
 /// All of them.
-pub const PROBES: [Probe; 78] = [
+pub const PROBES: [Probe; 82] = [
     usual("unmapped_memory_faults", "memory.c", &["unmapped"]),
     usual("wild_accesses_fault", "memory.c", &["wild"]),
     usual("fresh_mappings_are_zero", "memory.c", &["zero"]),
@@ -123,6 +123,10 @@ pub const PROBES: [Probe; 78] = [
     usual("a_process_reads_and_writes_itself", "doors.c", &["itself"]),
     usual("a_thread_reads_and_writes_its_process", "doors.c", &["of_thread"]),
     usual("calls_of_32_bits_are_made", "doors.c", &["gate"]),
+    usual("a_process_reads_and_writes_its_child", "others.c", &["vectors"]),
+    usual("a_process_reads_and_writes_its_child_as_a_file", "others.c", &["files"]),
+    usual("parent_and_child_read_each_other", "others.c", &["parent"]),
+    usual("a_process_is_read_by_the_number_of_a_thread", "others.c", &["thread"]),
     Probe { setting: Setting::Root, ..usual("elements_of_maps_are_moved_once", "again.c", &["maps"]) },
     usual("options_of_sockets_are_said_once", "again.c", &["sockets"]),
     usual("locks_extents_and_places_of_files_are_said_once", "again.c", &["files"]),

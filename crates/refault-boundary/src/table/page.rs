@@ -70,6 +70,7 @@ fn by(by: By) -> &'static str {
         By::Trace => "kernel; for children that borrow this memory the agent",
         By::ProcessOption => "kernel, but for filters and call dispatch",
         By::Device => "kernel, but for events of a userfaultfd",
+        By::OtherMemory => "kernel; another process of the tree is asked for its pages",
         By::Register => "kernel; the gs register becomes the program's",
         By::Namespace => "kernel, noted by the agent",
         By::Absent => "nothing: ENOSYS",

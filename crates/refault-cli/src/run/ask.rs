@@ -1,4 +1,5 @@
-//! Asks processes of the tree to give memory up that others lack, and says which comes first.
+//! Asks processes of the tree to give memory up that others lack, or to hold what others read and write of it, and says
+//! which comes first.
 //!
 //! A process gives way when it faults or enters the kernel. One that does neither is asked by a signal that it does not
 //! see ([`MAKE_ROOM`]), in a thread that waits in a call which can be made again without any difference, or in one that
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use refault_linux::calls::*;
 use refault_paging::Shared;
 use refault_paging::tree::{MAKE_ROOM, OWN_THREAD};
 
@@ -36,6 +38,7 @@ pub(super) fn begin(shared: &'static Shared) {
                     for_room(shared, process);
                 }
             }
+            shared.visited().for_each(|process| for_room(shared, process));
             std::thread::sleep(BETWEEN);
         }
     };
@@ -103,16 +106,18 @@ fn thread_to_ask(process: i32) -> Option<i32> {
 
 /// Whether a call that a thread waits in, as `/proc/PID/task/TID/syscall` has it, is the same when it is ended and made
 /// again, or goes on where it was: the agent knows what it has done, and how long it still has to wait.
+#[expect(non_upper_case_globals, reason = "the kernel's names of calls")]
 fn can_be_made_again(line: &str) -> bool {
     const MSG_DONTWAIT: u64 = 0x40;
     const MSG_WAITALL: u64 = 0x100;
     const MSG_NOSIGNAL: u64 = 0x4000;
     const MSG_MORE: u64 = 0x8000;
     const SENT: u64 = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE;
+    const FUTEX_OPERATION: u64 = 127;
     const FUTEX_WAIT: u64 = 0;
     const FUTEX_WAIT_BITSET: u64 = 9;
     let mut words = line.split_whitespace();
-    let Some(number) = words.next().and_then(|word| word.parse::<u32>().ok()) else { return false };
+    let Some(number) = words.next().and_then(|word| word.parse::<usize>().ok()) else { return false };
     let mut arguments = [0u64; 6];
     for argument in &mut arguments {
         let word = words.next().and_then(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok());
@@ -121,19 +126,19 @@ fn can_be_made_again(line: &str) -> bool {
     }
     let [_, b, c, d, ..] = arguments;
     match number {
-        // read, readv, accept, accept4, wait4, waitid, pause, rt_sigsuspend, rt_sigtimedwait, msgsnd, msgrcv, semop, semtimedop
-        0 | 19 | 43 | 288 | 61 | 247 | 34 | 130 | 128 | 69 | 70 | 65 | 220 => true,
-        // write, writev; sendto: without more than that asks for
-        1 | 20 => true,
-        44 => d & !SENT == 0,
-        // recvfrom, recvmsg: without MSG_WAITALL
-        45 => d & MSG_WAITALL == 0,
-        47 => c & MSG_WAITALL == 0,
-        // select, pselect6, ppoll: the kernel says what is left of the time. poll, epoll_wait, epoll_pwait, epoll_pwait2,
-        // nanosleep, clock_nanosleep: the agent does.
-        23 | 270 | 271 | 7 | 232 | 281 | 441 | 35 | 230 => true,
-        // futex: as long as nobody wakes it, for a while, or until a moment
-        202 => matches!(b & 127, FUTEX_WAIT | FUTEX_WAIT_BITSET),
+        SYS_read | SYS_readv | SYS_accept | SYS_accept4 | SYS_wait4 | SYS_waitid | SYS_pause => true,
+        SYS_rt_sigsuspend | SYS_rt_sigtimedwait | SYS_msgsnd | SYS_msgrcv | SYS_semop | SYS_semtimedop => true,
+        SYS_write | SYS_writev => true,
+        // Without more than that asks for.
+        SYS_sendto => d & !SENT == 0,
+        SYS_recvfrom => d & MSG_WAITALL == 0,
+        SYS_recvmsg => c & MSG_WAITALL == 0,
+        // The kernel says what is left of the time.
+        SYS_select | SYS_pselect6 | SYS_ppoll => true,
+        // The agent does.
+        SYS_poll | SYS_epoll_wait | SYS_epoll_pwait | SYS_epoll_pwait2 | SYS_nanosleep | SYS_clock_nanosleep => true,
+        // As long as no thread wakes it, for a while, or until a moment.
+        SYS_futex => matches!(b & FUTEX_OPERATION, FUTEX_WAIT | FUTEX_WAIT_BITSET),
         _ => false,
     }
 }
@@ -143,20 +148,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_calls_that_nobody_would_miss_are_made_again() {
-        let call = |number: u32, arguments: [u64; 6]| {
+    fn only_calls_that_change_nothing_are_made_again() {
+        let call = |number: usize, arguments: [usize; 6]| {
             let words: Vec<String> = arguments.iter().map(|word| format!("{word:#x}")).collect();
             can_be_made_again(&format!("{number} {} 0x7ffd0 0x7f12\n", words.join(" ")))
         };
-        assert!(call(61, [7, 0, 0, 0, 0, 0]) && call(45, [3, 0, 0, 0, 0, 0]) && !call(45, [3, 0, 0, 0x100, 0, 0]));
-        // FUTEX_LOCK_PI: may have it by then.
+        let [private_wait, private_wait_bitset, lock_pi] = [128, 137, 134];
+        let [oob, wait_all, no_signal] = [1, 0x100, 0x4000];
+        assert!(call(SYS_wait4, [7, 0, 0, 0, 0, 0]) && call(SYS_recvfrom, [3, 0, 0, 0, 0, 0]));
+        assert!(!call(SYS_recvfrom, [3, 0, 0, wait_all, 0, 0]));
         assert!(
-            call(202, [1, 128, 0, 99, 0, 0]) && call(202, [1, 137, 0, 99, 0, 0]) && !call(202, [1, 134, 0, 0, 0, 0])
+            call(SYS_futex, [1, private_wait, 0, 99, 0, 0]) && call(SYS_futex, [1, private_wait_bitset, 0, 99, 0, 0])
         );
+        // May have it by then.
+        assert!(!call(SYS_futex, [1, lock_pi, 0, 0, 0, 0]));
         // Urgent data are the end of what is sent.
-        assert!(call(1, [0; 6]) && call(44, [3, 0, 9, 0x4000, 0, 0]) && !call(44, [3, 0, 9, 1, 0, 0]));
-        // connect: has begun; running, and ended.
-        assert!(!call(42, [0; 6]) && !can_be_made_again("running\n") && !can_be_made_again(""));
+        assert!(call(SYS_write, [0; 6]) && call(SYS_sendto, [3, 0, 9, no_signal, 0, 0]));
+        assert!(!call(SYS_sendto, [3, 0, 9, oob, 0, 0]));
+        // Has begun; running, and ended.
+        assert!(!call(SYS_connect, [0; 6]) && !can_be_made_again("running\n") && !can_be_made_again(""));
         assert!(!can_be_made_again("-1 0x7ffd0 0x7f12\n"));
     }
 
