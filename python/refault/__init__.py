@@ -21,6 +21,7 @@ or whole numbers of bytes. Figures are those of the command ``refault``, made by
 
 from ._refault import VERSION as __version__
 from .arrays import Budget, array_like, budget, empty, from_file, full, pinned, prefetch, zeros
+from .estimate import Estimator
 from .files import Cache, CachedFile
 from .files import open as open
 from .lab import Policy, PythonPolicy, compare, mrc, policies
@@ -35,6 +36,7 @@ __all__ = [
     "CachedFile",
     "Comparison",
     "Curves",
+    "Estimator",
     "Policy",
     "PythonPolicy",
     "Reproduction",

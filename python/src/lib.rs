@@ -12,6 +12,7 @@ mod buffers;
 mod decoded;
 mod ends;
 mod errors;
+mod estimate;
 mod files;
 mod foreign;
 mod lab;
@@ -32,6 +33,7 @@ fn _refault(module: &Bound<'_, PyModule>) -> PyResult<()> {
     ends::watch_forks().map_err(|error| errors::os_error(&error, format!("cannot watch forks: {error}"), None))?;
     module.add_class::<traces::Trace>()?;
     module.add_class::<stepper::Policy>()?;
+    module.add_class::<estimate::Estimator>()?;
     module.add_class::<regions::Budget>()?;
     module.add_class::<regions::Memory>()?;
     module.add_class::<files::Cache>()?;

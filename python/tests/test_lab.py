@@ -165,6 +165,26 @@ def test_results_in_every_form():
     assert "loop" in repr(result)
 
 
+def test_estimates_of_a_live_cache_are_those_of_a_comparison():
+    pages = np.random.default_rng(1).zipf(1.3, 40_000).clip(max=3000).astype(np.uint64)
+    caches = [30, 300, 1500]
+    estimator = refault.Estimator(["lru", "fifo", "clock", "s3fifo"], caches)
+    estimator.access(int(pages[0]), 1)
+    estimator.access_all(pages[1:], np.ones(len(pages) - 1, dtype=int))
+    exact = refault.compare(
+        refault.Trace(pages, kind="fd"), ["lru", "fifo", "clock", "s3fifo"], [f"{pages}p" for pages in caches]
+    )
+    assert estimator.rate == 1
+    found = [row["miss_ratio"] for row in estimator.estimates()]
+    assert found == [row["misses"] / len(pages) for row in exact.rows]
+    estimator.restart()
+    assert {row["miss_ratio"] for row in estimator.estimates()} == {0}
+    with pytest.raises(ValueError, match="choose from lru"):
+        refault.Estimator(["opt"], [10])
+    with pytest.raises(ValueError, match="one size for each"):
+        estimator.access_all([1, 2], [1])
+
+
 def test_step_by_step():
     lru = refault.Policy("lru", memory_pages=3, pages=10)
     assert [lru.access(page) for page in (1, 2, 3, 1, 4)] == [False, False, False, True, False]

@@ -197,6 +197,29 @@ typedef struct {
 typedef uint64_t refault_file;
 
 /*
+ An estimator: it is told of accesses, and says what caches would have missed.
+ */
+typedef uint64_t refault_estimator;
+
+/*
+ What a cache would have missed.
+ */
+typedef struct {
+  /*
+   The size of the cache in bytes.
+   */
+  uint64_t cache_bytes;
+  /*
+   Misses per access, 0 to 1, first touches included.
+   */
+  double miss_ratio;
+  /*
+   Bytes missed per byte asked for, 0 to 1.
+   */
+  double byte_miss_ratio;
+} refault_estimate;
+
+/*
  Bytes of a file that stay where they are.
  */
 typedef uint64_t refault_pin;
@@ -423,6 +446,50 @@ refault_status refault_file_forget_on_failure(refault_file file);
  `out` can be written to.
  */
 refault_status refault_file_size(refault_file file, uint64_t *out);
+
+/*
+ Makes an estimator in at most 2 MiB for policies, separated by commas (`lru`, `fifo`, `clock`, `s3fifo`), at `caches`
+ sizes of the cache in bytes, 1 to 16.
+
+ # Safety
+ `policies` is a string; `cache_bytes` has `caches` numbers; `out` can be written to.
+ */
+refault_status refault_estimator_new(const char *policies,
+                                     const uint64_t *cache_bytes,
+                                     size_t caches,
+                                     refault_estimator *out);
+
+/*
+ Tells of `count` accesses in their order: each object's number or hash, and its size in bytes. A call costs some
+ 50 ns beside the accesses, so tell of many at a time.
+
+ # Safety
+ `objects` and `sizes` have `count` numbers each.
+ */
+refault_status refault_estimator_accessed(refault_estimator estimator,
+                                          const uint64_t *objects,
+                                          const uint64_t *sizes,
+                                          size_t count);
+
+/*
+ The estimates of one policy, for each size of the cache in the order in which they were given.
+
+ # Safety
+ `policy` is a string; `out` can be written to as many times as there are sizes.
+ */
+refault_status refault_estimator_read(refault_estimator estimator,
+                                      const char *policy,
+                                      refault_estimate *out);
+
+/*
+ Counts from now on, with the caches as they are.
+ */
+refault_status refault_estimator_restart(refault_estimator estimator);
+
+/*
+ Ends the use of an estimator.
+ */
+refault_status refault_estimator_free(refault_estimator estimator);
 
 /*
  Lends the cache's own memory: `data` gets the byte at `offset`, `bytes` how many follow it, up to the end of its

@@ -32,6 +32,7 @@
 
 mod budget;
 mod cache;
+mod estimate;
 mod handles;
 mod pin;
 mod policy;
@@ -39,6 +40,7 @@ mod status;
 
 pub use budget::*;
 pub use cache::*;
+pub use estimate::*;
 pub use pin::*;
 pub use policy::*;
 pub use status::*;

@@ -53,6 +53,7 @@
 pub mod adaptive;
 pub mod classic;
 pub mod counters;
+pub mod estimate;
 pub mod frames;
 pub mod freebsd;
 mod lists;

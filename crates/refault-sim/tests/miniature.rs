@@ -1,9 +1,10 @@
-//! What miniatures say a policy would miss, beside what the replay of the whole trace misses: generated workloads, and
-//! the shared traces where they are present.
+//! What miniatures and the estimator say a policy would miss, beside what the replay of the whole trace misses: generated
+//! workloads, and the shared traces where they are present.
 
 use std::fs::File;
 use std::io::Read;
 
+use refault_core::estimate::{self, Estimator};
 use refault_core::miniature::{Estimate, Miniatures, shift_for};
 use refault_core::policy::{BuildContext, PolicySpec};
 use refault_core::textbook::{Lru, S3Fifo};
@@ -102,16 +103,50 @@ fn generated_workloads_are_estimated_within_a_point() {
     assert_close(&rows);
 }
 
+/// A shared trace, if there is one of this name.
+fn recorded(name: &str) -> Option<Vec<Entry>> {
+    let file = File::open(shared(&format!("traces/{name}.u64.zst"))?).expect("it is there");
+    let mut bytes = Vec::new();
+    zstd::Decoder::new(file).and_then(|mut d| d.read_to_end(&mut bytes)).expect("a whole zstd file");
+    let (words, []) = bytes.as_chunks::<8>() else { panic!("whole entries") };
+    Some(words.iter().map(|word| Entry(u64::from_le_bytes(*word))).collect())
+}
+
+/// Those of which the estimator follows a sample, and three that it follows whole.
+const ESTIMATED: [&str; 7] =
+    ["arc-oltp", "cache2k-orm-busy", "cloudphysics-io-4k", "scarab-recs", "cache2k-web07", "lirs-loop", "spec-mcf"];
+
+#[test]
+fn the_estimator_is_within_a_point_of_the_replay_at_eight_sizes() {
+    let mut sampled = 0;
+    for name in ESTIMATED {
+        let Some(entries) = recorded(name) else { return };
+        let (layout, accesses) = laid_out(&entries);
+        let pages = layout.distinct_file();
+        let sizes = [1, 2, 5, 10, 20, 30, 40, 60].map(|percent| (pages * percent / 100).max(1));
+        let mut estimator = Estimator::new(&estimate::POLICIES, &sizes).expect("policies and sizes that there are");
+        entries.iter().for_each(|entry| estimator.access(entry.page(), 1));
+        assert!(estimator.memory_bytes() <= estimate::MEMORY_BYTES);
+        sampled += u32::from(estimator.rate() < 1.0);
+        for found in estimator.estimates() {
+            let policy = PolicySpec::parse(found.policy).expect("a policy of ours");
+            let limits = Limits { memory_pages: found.cache_bytes as usize, swap: Swap::default() };
+            let mut replay = named::replay(&policy, &BuildContext::default(), &layout, limits);
+            replay.run(&accesses);
+            let off = found.miss_ratio - replay.outcome().misses as f64 / accesses.len() as f64;
+            println!("{name:20} 1/{:4.1} {found:?} {off:+.4}", 1.0 / estimator.rate());
+            let allowed = if estimator.rate() < 1.0 { ONE_POINT } else { 0.0 };
+            assert!(off.abs() <= allowed, "{name} at a rate of {}: {found:?} is off by {off}", estimator.rate());
+        }
+    }
+    assert_eq!(sampled, 4);
+}
+
 #[test]
 fn recorded_traces_are_estimated_within_a_point_and_the_kernels_policy_within_two() {
     let mut rows = Vec::new();
     for name in ["arc-oltp", "cache2k-orm-busy", "cache2k-web07", "cloudphysics-io-4k", "scarab-recs", "lirs-2-pools"] {
-        let Some(path) = shared(&format!("traces/{name}.u64.zst")) else { return };
-        let mut bytes = Vec::new();
-        let file = File::open(path).expect("it is there");
-        zstd::Decoder::new(file).and_then(|mut d| d.read_to_end(&mut bytes)).expect("a whole zstd file");
-        let (words, []) = bytes.as_chunks::<8>() else { panic!("whole entries") };
-        let entries: Vec<Entry> = words.iter().map(|word| Entry(u64::from_le_bytes(*word))).collect();
+        let Some(entries) = recorded(name) else { return };
         rows.extend(compare(name, &POLICIES, &entries));
     }
     assert_close(&rows);

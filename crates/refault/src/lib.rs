@@ -119,8 +119,8 @@
 #[cfg(feature = "cache")]
 pub use refault_cache as cache;
 pub use refault_core::{
-    Counters, DynPolicy, LruvecId, Memory, PageId, PageType, Policy, Shadow, counters, frames, memory, monitor, policy,
-    schemes,
+    Counters, DynPolicy, LruvecId, Memory, PageId, PageType, Policy, Shadow, counters, estimate, frames, memory,
+    monitor, policy, schemes,
 };
 #[cfg(feature = "lab")]
 pub use refault_lab as lab;

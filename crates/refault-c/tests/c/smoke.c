@@ -238,6 +238,35 @@ static void policies(void) {
     CHECK(refault_policy_free(lru) == REFAULT_OK);
 }
 
+static void estimates(void) {
+    refault_estimator estimator;
+    refault_estimate read[2];
+    const uint64_t caches[2] = {50 << 10, 200 << 10};
+    uint64_t objects[100], sizes[100];
+    for (uint64_t object = 0; object < 100; object++) {
+        objects[object] = object;
+        sizes[object] = 1 << 10;
+    }
+    CHECK(refault_estimator_new("opt", caches, 2, &estimator) == REFAULT_BAD_ARGUMENT);
+    CHECK(strstr(refault_error_message(), "choose from lru") != NULL);
+    CHECK(refault_estimator_new("lru", NULL, 2, &estimator) == REFAULT_BAD_ARGUMENT);
+    CHECK(refault_estimator_new("lru", caches, 0, &estimator) == REFAULT_BAD_ARGUMENT);
+    CHECK(refault_estimator_new("lru,s3fifo", caches, 2, &estimator) == REFAULT_OK);
+    CHECK(refault_estimator_accessed(estimator, NULL, sizes, 100) == REFAULT_BAD_ARGUMENT);
+    for (int round = 0; round < 10; round++)
+        CHECK(refault_estimator_accessed(estimator, objects, sizes, 100) == REFAULT_OK);
+    CHECK(refault_estimator_read(estimator, "fifo", read) == REFAULT_BAD_ARGUMENT);
+    CHECK(refault_estimator_read(estimator, "lru", NULL) == REFAULT_BAD_ARGUMENT);
+    CHECK(refault_estimator_read(estimator, "lru", read) == REFAULT_OK);
+    CHECK(read[0].cache_bytes == 50 << 10 && read[0].miss_ratio == 1 && read[0].byte_miss_ratio == 1);
+    CHECK(read[1].cache_bytes == 200 << 10 && read[1].miss_ratio == 0.1 && read[1].byte_miss_ratio == 0.1);
+    CHECK(refault_estimator_restart(estimator) == REFAULT_OK);
+    CHECK(refault_estimator_accessed(estimator, objects, sizes, 100) == REFAULT_OK);
+    CHECK(refault_estimator_read(estimator, "lru", read) == REFAULT_OK && read[1].miss_ratio == 0);
+    CHECK(refault_estimator_free(estimator) == REFAULT_OK);
+    CHECK(refault_estimator_free(estimator) == REFAULT_BAD_HANDLE);
+}
+
 int main(int argc, char **argv) {
     CHECK(argc >= 2);
     CHECK(strcmp(refault_error_message(), "") == 0 && refault_error_number() == 0);
@@ -250,6 +279,7 @@ int main(int argc, char **argv) {
     files();
     threads();
     policies();
+    estimates();
     if (argc < 3) regions();
     puts("ok");
     return 0;
