@@ -39,7 +39,7 @@ proptest! {
         // An object keeps its size, but for a few that change it now and then.
         let sized: Vec<(u64, u64)> = accesses
             .iter()
-            .map(|(object, change)| (*object, large[*object as usize] / 2 + if object % 6 == 0 { *change } else { 0 }))
+            .map(|(object, change)| (*object, large[*object as usize] / 2 + if object.is_multiple_of(6) { *change } else { 0 }))
             .collect();
         assert_equals_models(&caches, &sized);
     }
@@ -58,7 +58,7 @@ fn workload(kind: &str, pages: u64, accesses: u64) -> Vec<u64> {
     let page = |access: u64| match kind {
         "skewed" => skewed(random()),
         "loop" => access % pages,
-        "scan beside hot" if access % 2 == 0 => skewed(random()) / 8,
+        "scan beside hot" if access.is_multiple_of(2) => skewed(random()) / 8,
         "scan beside hot" => pages + access / 2 % pages,
         _ => (random() * pages as f64) as u64,
     };
@@ -146,8 +146,12 @@ fn memory_is_bounded_whatever_is_asked_for() {
         let mut estimator = Estimator::within(&POLICIES, &caches, limit, 3).expect("room");
         for access in 0..2_000_000_u64 {
             // New objects all the time beside old ones, so that queues fill, and caches of every size have something to do.
-            estimator.access(if access % 3 == 0 { access / 40 } else { access }, access % 4);
-            assert!(access % 64 != 0 || estimator.memory_bytes() <= limit, "{} of {limit}", estimator.memory_bytes());
+            estimator.access(if access.is_multiple_of(3) { access / 40 } else { access }, access % 4);
+            assert!(
+                !access.is_multiple_of(64) || estimator.memory_bytes() <= limit,
+                "{} of {limit}",
+                estimator.memory_bytes()
+            );
         }
         assert!(estimator.rate() < 0.1 && estimator.memory_bytes() > limit / 4);
     }

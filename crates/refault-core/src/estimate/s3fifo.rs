@@ -83,11 +83,8 @@ struct Shares<'a> {
 impl Queues {
     /// Evicts one object; false if there is none.
     fn evict(&mut self, shares: &mut Shares<'_>) -> bool {
-        if self.main.bytes <= shares.main {
-            self.evict_small(shares) || self.evict_main(shares)
-        } else {
-            self.evict_main(shares) || self.evict_small(shares)
-        }
+        let small_first = self.main.bytes <= shares.main;
+        (small_first && self.evict_small(shares)) || self.evict_main(shares) || self.evict_small(shares)
     }
 
     fn evict_small(&mut self, shares: &mut Shares<'_>) -> bool {
