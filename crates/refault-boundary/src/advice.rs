@@ -12,13 +12,13 @@ use std::ffi::CString;
 use refault_linux::advice::*;
 use refault_linux::calls::*;
 use refault_linux::errno::ENOMEM;
-use refault_paging::{PAGE, sys};
+use refault_linux::{proc, sys};
+use refault_paging::PAGE;
 
 use crate::calls::plain;
 use crate::entry::{Paging, paging};
 use crate::frame;
 use crate::memory_calls::{bring_in, make, pages};
-use crate::process_files;
 
 /// Of a huge page.
 const HUGE: usize = 2 << 20;
@@ -129,7 +129,7 @@ fn is_this_process(descriptor: usize) -> bool {
 /// The process or thread that a descriptor names, as this process numbers them.
 fn process_of(descriptor: usize) -> Option<i32> {
     let path = CString::new(format!("/proc/self/fdinfo/{}", descriptor as i32)).ok()?;
-    let text = process_files::read(&path)?;
+    let text = proc::read(&path)?;
     text.lines().find_map(|line| line.strip_prefix("Pid:")).and_then(|number| number.trim().parse().ok())
 }
 

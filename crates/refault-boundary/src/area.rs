@@ -11,8 +11,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use refault_paging::lock::Lock;
-use refault_paging::{PAGE, sys};
+use refault_linux::calls::{SYS_madvise, SYS_mincore};
+use refault_linux::lock::Lock;
+use refault_linux::sys;
+use refault_paging::PAGE;
 use refault_store::{Source, noted};
 
 use crate::seen;
@@ -135,7 +137,7 @@ fn is_inside(at: usize) -> bool {
 
 fn advise(at: usize, bytes: usize, advice: usize) {
     // SAFETY: changes no contents that anybody needs; the callers have the range.
-    unsafe { sys::call(sys::nr::MADVISE, [at, bytes, advice, 0, 0, 0]) };
+    unsafe { sys::call(SYS_madvise, [at, bytes, advice, 0, 0, 0]) };
 }
 
 /// Whole pages of zeros; 0 if no addresses are left.
@@ -166,7 +168,7 @@ pub(crate) fn touched() -> usize {
     for at in (start..end).step_by(AT_ONCE * PAGE) {
         let many = ((end - at) / PAGE).min(AT_ONCE);
         // SAFETY: writes a byte for each page.
-        let error = unsafe { sys::call(sys::nr::MINCORE, [at, many * PAGE, there.as_mut_ptr() as usize, 0, 0, 0]) };
+        let error = unsafe { sys::call(SYS_mincore, [at, many * PAGE, there.as_mut_ptr() as usize, 0, 0, 0]) };
         let all = if error == 0 { &there[..many] } else { &[1; AT_ONCE][..many] };
         pages += all.iter().filter(|byte| **byte & 1 != 0).count();
     }

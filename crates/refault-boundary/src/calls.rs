@@ -6,7 +6,7 @@
 use refault_linux::calls::*;
 use refault_linux::errno::{EBADF, EFAULT, EINVAL, ENOMEM, ENOSYS};
 use refault_linux::options::*;
-use refault_paging::sys;
+use refault_linux::sys;
 
 use crate::frame::{self, ARGUMENTS, Context, Frame, Info, register};
 use crate::holding::{self, OwnMemory, hold_for_good};
@@ -157,7 +157,7 @@ pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, a
         By::ProcessOption if number == SYS_prctl && a == PR_SET_SYSCALL_USER_DISPATCH => EINVAL,
         By::ProcessOption => {
             if number == SYS_prctl && a == PR_SET_TSC {
-                refault_paging::clock::forget_counter();
+                refault_linux::clock::forget_counter();
             }
             waiting(thread, context, row, arguments)
         }

@@ -8,10 +8,11 @@ use std::mem::size_of;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use refault_linux::calls::{
-    SYS_clone, SYS_clone3, SYS_execve, SYS_get_robust_list, SYS_getrlimit, SYS_setrlimit, SYS_vfork,
+    SYS_clone, SYS_clone3, SYS_dup3, SYS_execve, SYS_exit_group, SYS_get_robust_list, SYS_getrlimit, SYS_setrlimit,
+    SYS_vfork,
 };
-use refault_paging::sys;
-use refault_paging::uffd::Uffd;
+use refault_linux::sys;
+use refault_linux::uffd::Uffd;
 
 use crate::entry::{dispatch_on, paging};
 use crate::frame::{self, Context, Frame, register};
@@ -272,7 +273,7 @@ fn open_in_child(old: i32, has_own_descriptors: bool) -> Result<Uffd, isize> {
         return Ok(Uffd::from_descriptor(high));
     }
     // SAFETY: the parent's descriptor is replaced by the child's.
-    if unsafe { sys::call(sys::nr::DUP3, [new.descriptor() as usize, old as usize, 0o2_000_000, 0, 0, 0]) } >= 0 {
+    if unsafe { sys::call(SYS_dup3, [new.descriptor() as usize, old as usize, 0o2_000_000, 0, 0, 0]) } >= 0 {
         new.close();
         return Ok(Uffd::from_descriptor(old));
     }
@@ -407,7 +408,7 @@ pub(crate) fn end_thread(thread: &mut Thread, status: usize) -> ! {
         // The agent's thread would go on without the program.
         crate::start::finish();
         // SAFETY: ends the process.
-        unsafe { sys::call(sys::nr::EXIT_GROUP, [status, 0, 0, 0, 0, 0]) };
+        unsafe { sys::call(SYS_exit_group, [status, 0, 0, 0, 0, 0]) };
     }
     thread.holds = Vec::new();
     // The kernel walks the list of robust mutexes; it must be there.

@@ -157,7 +157,7 @@ fn refuse(number: usize) -> isize {
         let name = i386::name(number).unwrap_or("a call without a name");
         report::say(format_args!(
             "process {} has called {name} by int 0x80: answered with Function not implemented",
-            refault_paging::sys::process_id()
+            refault_linux::sys::process_id()
         ));
     }
     ENOSYS

@@ -4,10 +4,11 @@
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use refault_linux::calls::{
-    SYS_close_range, SYS_dup2, SYS_dup3, SYS_fstat, SYS_fstatfs, SYS_getrlimit, SYS_newfstatat, SYS_open, SYS_statx,
+    SYS_close, SYS_close_range, SYS_dup2, SYS_dup3, SYS_fcntl, SYS_fstat, SYS_fstatfs, SYS_getrlimit, SYS_newfstatat,
+    SYS_open, SYS_statx,
 };
 use refault_linux::errno::{EMFILE, ENFILE};
-use refault_paging::sys::{self, nr};
+use refault_linux::sys;
 
 use crate::frame;
 
@@ -32,7 +33,7 @@ pub(crate) fn adopt(descriptor: i32) -> i32 {
         return descriptor;
     };
     // SAFETY: closes a descriptor that is ours.
-    unsafe { sys::call(nr::CLOSE, [descriptor as usize, 0, 0, 0, 0, 0]) };
+    unsafe { sys::call(SYS_close, [descriptor as usize, 0, 0, 0, 0, 0]) };
     keep(high);
     high
 }
@@ -46,7 +47,7 @@ pub(crate) fn copy_of(descriptor: i32) -> i32 {
         return high;
     }
     // SAFETY: asks only.
-    let is_there = unsafe { sys::call(nr::FCNTL, [descriptor as usize, GETFD, 0, 0, 0, 0]) } >= 0;
+    let is_there = unsafe { sys::call(SYS_fcntl, [descriptor as usize, GETFD, 0, 0, 0, 0]) } >= 0;
     if is_there { descriptor } else { -1 }
 }
 
@@ -58,7 +59,7 @@ fn high(descriptor: i32) -> Option<i32> {
     unsafe { sys::call(SYS_getrlimit, [7, limit.as_mut_ptr() as usize, 0, 0, 0, 0]) };
     let from = limit[0].min(1024).saturating_sub(MAX_OWN as u64 + 8) as usize;
     // SAFETY: makes a descriptor.
-    let high = unsafe { sys::call(nr::FCNTL, [descriptor as usize, DUPFD_CLOEXEC, from, 0, 0, 0]) };
+    let high = unsafe { sys::call(SYS_fcntl, [descriptor as usize, DUPFD_CLOEXEC, from, 0, 0, 0]) };
     (high >= 0).then_some(high as i32)
 }
 

@@ -5,11 +5,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-use refault_linux::calls::SYS_prctl;
+use refault_linux::calls::{SYS_gettid, SYS_prctl};
+use refault_linux::lock::{Held, Lock};
 use refault_linux::options::PR_SET_SYSCALL_USER_DISPATCH;
-use refault_paging::lock::{Held, Lock};
+use refault_linux::sys;
 use refault_paging::tree::MAKE_ROOM;
-use refault_paging::{Engine, Outcome, Shared, sys};
+use refault_paging::{Engine, Outcome, Shared};
 
 use crate::frame::{self, Context, Info, register};
 use crate::signals::{self, SIGBUS, SIGSEGV, SIGSYS};
@@ -100,7 +101,7 @@ pub(crate) fn is_child() {
 /// The thread that calls, by the kernel's number.
 pub(crate) fn thread_id() -> usize {
     // SAFETY: touches no memory.
-    unsafe { sys::call(sys::nr::GETTID, [0; 6]) as usize }
+    unsafe { sys::call(SYS_gettid, [0; 6]) as usize }
 }
 
 /// The agent's code, from which calls are the agent's own.

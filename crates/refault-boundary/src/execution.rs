@@ -17,6 +17,7 @@ use refault_image::{Image, Obstacle, Place};
 use crate::entry::paging;
 use crate::frame;
 use crate::thread::Thread;
+use refault_linux::PAGE;
 
 /// `execve`.
 pub(crate) const EXECVE: usize = 59;
@@ -28,7 +29,6 @@ const SETTINGS: &[u8] = b"REFAULT_AGENT=";
 const MAX_PATH: usize = 4096;
 /// Bytes of a text of the environment that are read at most: the kernel takes no longer ones.
 const MAX_TEXT: usize = 128 << 10;
-const PAGE: usize = 4096;
 const WORD: usize = size_of::<usize>();
 
 /// Where this library's file is, as programs are told.

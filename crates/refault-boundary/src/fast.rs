@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use refault_linux::calls::{SYS_arch_prctl, SYS_rt_sigaction, SYS_rt_sigprocmask};
 use refault_linux::options::ARCH_SET_GS;
-use refault_paging::sys;
+use refault_linux::sys;
 
 use crate::frame::{ARGUMENTS, Context, Info, register};
 use crate::signals::{self, ALWAYS_OPEN, bit};

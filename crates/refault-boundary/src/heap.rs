@@ -7,8 +7,9 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dlmalloc::{Allocator, Dlmalloc};
-use refault_paging::lock::Lock;
-use refault_paging::{PAGE, sys};
+use refault_linux::lock::Lock;
+use refault_linux::sys;
+use refault_paging::PAGE;
 
 use crate::{area, report};
 

@@ -5,7 +5,7 @@
 //! [`entry::release`]. Cost: the engine's lock once for each span.
 
 use refault_linux::calls::{SYS_clock_nanosleep, SYS_futex};
-use refault_paging::sys;
+use refault_linux::sys;
 
 use crate::entry;
 use crate::frame::{self, ARGUMENTS, Context};

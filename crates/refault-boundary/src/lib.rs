@@ -35,7 +35,6 @@ mod old_libc;
 mod opened;
 mod pieces;
 mod pointed;
-mod process_files;
 mod report;
 mod seen;
 mod settings;

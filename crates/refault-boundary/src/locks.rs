@@ -8,10 +8,14 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use refault_paging::{Attributes, Engine, PAGE, sys};
+use refault_linux::calls::SYS_madvise;
+use refault_linux::proc::Span;
+use refault_linux::sys;
+
+use refault_paging::{Attributes, Engine, PAGE};
 
 use crate::entry::paging;
-use crate::mappings::{self, Span};
+use crate::mappings;
 use crate::memory_calls::make;
 
 const MLOCK: usize = 149;
@@ -116,7 +120,7 @@ fn touchable((from, to, attributes): (usize, usize, Attributes)) -> Option<Span>
 /// Whether the mapping of a page is locked: the kernel calls nothing cold that is.
 fn is_locked(page: usize) -> bool {
     const COLD: usize = 20;
-    make(sys::nr::MADVISE, [page, PAGE, COLD, 0, 0, 0]) == EINVAL
+    make(SYS_madvise, [page, PAGE, COLD, 0, 0, 0]) == EINVAL
 }
 
 /// `mlockall`.

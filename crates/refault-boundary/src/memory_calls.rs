@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use refault_linux::advice::{MADV_POPULATE_READ, MADV_POPULATE_WRITE};
 use refault_linux::calls::{SYS_brk, SYS_madvise, SYS_mmap, SYS_mprotect, SYS_munmap, SYS_pkey_mprotect, SYS_shmat};
-use refault_paging::vmas::Mappings;
-use refault_paging::{Attributes, PAGE, sys};
+use refault_linux::mappings::Mappings;
+use refault_linux::sys;
+use refault_paging::{Attributes, PAGE};
 
 use crate::entry::{Paging, paging};
 use crate::locks;

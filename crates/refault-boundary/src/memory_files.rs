@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use refault_linux::calls::*;
 use refault_linux::errno::EIO;
-use refault_paging::sys;
+use refault_linux::sys;
 
 use crate::calls::plain;
 use crate::entry;

@@ -11,11 +11,14 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use refault_paging::vmas::Mappings;
-use refault_paging::{Attributes, PAGE, sys};
+use refault_linux::calls::{SYS_madvise, SYS_mprotect};
+use refault_linux::errno::{EAGAIN, EFAULT, ENOMEM};
+use refault_linux::mappings::Mappings;
+use refault_linux::proc::Span;
+use refault_linux::sys;
+use refault_paging::{Attributes, PAGE};
 
 use crate::entry::{Paging, paging};
-use crate::mappings::Span;
 use crate::memory_calls::{make, pages};
 use crate::seen;
 use crate::start::give_addresses_back;
@@ -24,7 +27,7 @@ const MREMAP: usize = 25;
 const MAYMOVE: usize = 1;
 const FIXED: usize = 2;
 const DONTUNMAP: usize = 4;
-const MADVISE: usize = sys::nr::MADVISE;
+const MADVISE: usize = SYS_madvise;
 const MLOCK: usize = 149;
 const MLOCK2: usize = 325;
 const ON_FAULT: usize = 1;
@@ -33,9 +36,6 @@ const NORMAL: usize = 0;
 const RANDOM: usize = 1;
 /// Of a mapping's rights, that to write.
 const WRITE: u8 = 2;
-const EAGAIN: isize = -11;
-const ENOMEM: isize = -12;
-const EFAULT: isize = -14;
 /// Where user addresses end (four levels of page tables).
 const END_OF_ADDRESSES: usize = 1 << 47;
 
@@ -260,7 +260,7 @@ fn moves_several() -> bool {
     if ANSWER.load(Ordering::Relaxed) == UNKNOWN {
         let (from, to) = (sys::map(2 * PAGE), sys::map(2 * PAGE));
         // Two mappings, by their rights.
-        make(sys::nr::MPROTECT, [from, PAGE, 0, 0, 0, 0]);
+        make(SYS_mprotect, [from, PAGE, 0, 0, 0, 0]);
         let moved = make(MREMAP, [from, 2 * PAGE, 2 * PAGE, MAYMOVE | FIXED, to, 0]) == to as isize;
         // SAFETY: mapped above and known here alone; what was moved away may be anybody's addresses by now.
         unsafe {

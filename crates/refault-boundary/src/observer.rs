@@ -19,10 +19,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use refault_config::Config;
 use refault_core::monitor::{Region, View};
 use refault_core::schemes::{self, Scheme};
-use refault_linux::calls::SYS_exit;
-use refault_paging::lock::{Held, Lock};
+use refault_linux::calls::{SYS_exit, SYS_prctl, SYS_rt_sigprocmask};
+use refault_linux::lock::{Held, Lock};
+use refault_linux::sys;
 use refault_paging::tree::OWN_THREAD;
-use refault_paging::{Engine, PAGE, ProcessMonitor, sys};
+use refault_paging::{Engine, PAGE, ProcessMonitor};
 use serde::Serialize;
 
 use crate::entry::paging;
@@ -142,7 +143,7 @@ pub(crate) fn run() -> ! {
     let mut name = [0u8; 16];
     name[..OWN_THREAD.len()].copy_from_slice(OWN_THREAD.as_bytes());
     // SAFETY: names this thread; the text ends with a zero.
-    unsafe { sys::call(sys::nr::PRCTL, [15, name.as_ptr() as usize, 0, 0, 0, 0]) };
+    unsafe { sys::call(SYS_prctl, [15, name.as_ptr() as usize, 0, 0, 0, 0]) };
     loop {
         let wait = OBSERVER.lock().as_mut().and_then(Observer::step);
         let Some(wait) = wait else { break };
@@ -407,9 +408,9 @@ pub(crate) fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     let (all, mut before) = (u64::MAX, 0u64);
     // SAFETY: sets this thread's mask and puts it back.
     unsafe {
-        sys::call(sys::nr::RT_SIGPROCMASK, [2, &raw const all as usize, &raw mut before as usize, 8, 0, 0]);
+        sys::call(SYS_rt_sigprocmask, [2, &raw const all as usize, &raw mut before as usize, 8, 0, 0]);
         let result = work();
-        sys::call(sys::nr::RT_SIGPROCMASK, [2, &raw const before as usize, 0, 8, 0, 0]);
+        sys::call(SYS_rt_sigprocmask, [2, &raw const before as usize, 0, 8, 0, 0]);
         result
     }
 }

@@ -9,14 +9,8 @@
 use std::arch::global_asm;
 use std::ffi::c_int;
 
-use refault_paging::sys;
-
-/// Numbers of the calls made here (x86-64).
-mod nr {
-    pub(super) const NEWFSTATAT: usize = 262;
-    pub(super) const GETRANDOM: usize = 318;
-    pub(super) const STATX: usize = 332;
-}
+use refault_linux::calls::{SYS_fstat, SYS_getrandom, SYS_gettid, SYS_newfstatat, SYS_prctl, SYS_statx};
+use refault_linux::sys;
 
 /// `AT_FDCWD`.
 const PRESENT: usize = -100isize as usize;
@@ -39,28 +33,28 @@ fn said(result: isize) -> isize {
 
 extern "C" fn stat(path: usize, into: usize) -> c_int {
     // SAFETY: the caller's pointers, as for `stat`.
-    said(unsafe { sys::call(nr::NEWFSTATAT, [PRESENT, path, into, 0, 0, 0]) }) as c_int
+    said(unsafe { sys::call(SYS_newfstatat, [PRESENT, path, into, 0, 0, 0]) }) as c_int
 }
 
 extern "C" fn fstat(descriptor: c_int, into: usize) -> c_int {
     // SAFETY: the caller's pointer, as for `fstat`.
-    said(unsafe { sys::call(sys::nr::FSTAT, [descriptor as usize, into, 0, 0, 0, 0]) }) as c_int
+    said(unsafe { sys::call(SYS_fstat, [descriptor as usize, into, 0, 0, 0, 0]) }) as c_int
 }
 
 extern "C" fn statx(directory: c_int, path: usize, flags: c_int, mask: u32, into: usize) -> c_int {
     let arguments = [directory as usize, path, flags as usize, mask as usize, into, 0];
     // SAFETY: the caller's pointers, as for `statx`.
-    said(unsafe { sys::call(nr::STATX, arguments) }) as c_int
+    said(unsafe { sys::call(SYS_statx, arguments) }) as c_int
 }
 
 extern "C" fn getrandom(into: usize, bytes: usize, flags: u32) -> isize {
     // SAFETY: the caller's buffer, as for `getrandom`.
-    said(unsafe { sys::call(nr::GETRANDOM, [into, bytes, flags as usize, 0, 0, 0]) })
+    said(unsafe { sys::call(SYS_getrandom, [into, bytes, flags as usize, 0, 0, 0]) })
 }
 
 extern "C" fn gettid() -> c_int {
     // SAFETY: touches no memory.
-    unsafe { sys::call(sys::nr::GETTID, [0; 6]) as c_int }
+    unsafe { sys::call(SYS_gettid, [0; 6]) as c_int }
 }
 
 /// What the kernel has left for a program: the value of this kind, or nothing.
@@ -69,7 +63,7 @@ extern "C" fn getauxval(kind: u64) -> u64 {
     const GET_AUXV: usize = 0x4155_5856;
     let mut pairs = [[0u64; 2]; 64];
     // SAFETY: writes to the array, as many bytes as it has.
-    unsafe { sys::call(sys::nr::PRCTL, [GET_AUXV, pairs.as_mut_ptr() as usize, size_of_val(&pairs), 0, 0, 0]) };
+    unsafe { sys::call(SYS_prctl, [GET_AUXV, pairs.as_mut_ptr() as usize, size_of_val(&pairs), 0, 0, 0]) };
     pairs.iter().find(|pair| pair[0] == kind).map_or(0, |pair| pair[1])
 }
 

@@ -3,7 +3,7 @@
 //! Everything is asked of the kernel anew: descriptors change their meaning without the agent's knowing. Cost: one system
 //! call each, three for a socket.
 
-use refault_paging::sys;
+use refault_linux::sys;
 
 use crate::calls::plain;
 

@@ -3,7 +3,8 @@
 use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use refault_paging::sys;
+use refault_linux::calls::SYS_exit_group;
+use refault_linux::sys;
 
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(2);
 
@@ -44,6 +45,6 @@ pub(crate) fn end(what: fmt::Arguments<'_>) -> ! {
     say(what);
     loop {
         // SAFETY: ends the process.
-        unsafe { sys::call(sys::nr::EXIT_GROUP, [1, 0, 0, 0, 0, 0]) };
+        unsafe { sys::call(SYS_exit_group, [1, 0, 0, 0, 0, 0]) };
     }
 }

@@ -8,7 +8,10 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use refault_paging::sys::{self, nr};
+use refault_linux::calls::SYS_mmap;
+use refault_linux::errno::EEXIST;
+use refault_linux::flags::{MAP_ANONYMOUS, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use refault_linux::sys;
 
 /// Addresses that are one bit.
 const BLOCK: usize = 1 << 30;
@@ -19,7 +22,6 @@ const DISTANCE: usize = 1 << 40;
 /// Lower addresses are those of programs that are linked to them.
 const LOWEST: usize = 1 << 36;
 const WORD: usize = u64::BITS as usize;
-const EEXIST: isize = -17;
 
 static SEEN: [AtomicU64; BLOCKS / WORD] = [const { AtomicU64::new(0) }; BLOCKS / WORD];
 
@@ -55,13 +57,12 @@ fn is_fresh(seen: &[AtomicU64], start: usize, bytes: usize) -> bool {
 
 /// Maps so many bytes of zeros where the program never had anything; 0 if there is no memory or no such place.
 pub(crate) fn map(bytes: usize) -> usize {
-    // MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE
-    const FLAGS: usize = 0x10_4022;
+    const FLAGS: usize = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
     let mut at = NEXT.load(Ordering::Relaxed);
     while at >= LOWEST {
         if is_fresh(&SEEN, at, bytes) {
             // SAFETY: a fresh mapping that replaces none.
-            match unsafe { sys::call(nr::MMAP, [at, bytes, 3, FLAGS, usize::MAX, 0]) } {
+            match unsafe { sys::call(SYS_mmap, [at, bytes, PROT_READ | PROT_WRITE, FLAGS, usize::MAX, 0]) } {
                 EEXIST => {}
                 ..=0 => return 0,
                 _ => {

@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering;
 
 use refault_linux::calls::{SYS_rt_sigaction, SYS_rt_sigpending, SYS_rt_sigprocmask, SYS_rt_tgsigqueueinfo};
 use refault_linux::errno::EFAULT;
-use refault_paging::lock::{Held, Lock};
-use refault_paging::sys;
+use refault_linux::lock::{Held, Lock};
+use refault_linux::sys;
 
 use crate::frame::{self, AlternateStack, Context, Frame, Info, register};
 use crate::thread::Thread;

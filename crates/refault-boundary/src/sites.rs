@@ -21,7 +21,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use refault_paging::sys::{self, nr};
+use refault_linux::PAGE;
+use refault_linux::calls::SYS_mprotect;
+use refault_linux::sys;
 use refault_store::noted;
 
 use crate::fast;
@@ -54,7 +56,6 @@ const SLOW: usize = 13;
 const TAIL: usize = 15;
 /// Bytes of a jump.
 const JUMP: usize = 5;
-const PAGE: usize = 4096;
 
 /// Executable mappings of files: start, end, and how many calls from there were caught.
 static LIBRARIES: [[AtomicUsize; 3]; MAX_LIBRARIES] = [const { [const { AtomicUsize::new(0) }; 3] }; MAX_LIBRARIES];
@@ -247,8 +248,8 @@ fn patch(start: usize, end: usize) {
     // observer, which stands still. It stays executable where that is allowed, because the compiler may have made a
     // call of the library's `memset` or `memcpy` of what follows; none of their code is a site.
     unsafe {
-        let writable = |rights| sys::call(nr::MPROTECT, [start, end - start, rights, 0, 0, 0]) == 0;
-        if sys::call(nr::MPROTECT, [stubs, bytes, 5, 0, 0, 0]) != 0 || !(writable(7) || writable(3)) {
+        let writable = |rights| sys::call(SYS_mprotect, [start, end - start, rights, 0, 0, 0]) == 0;
+        if sys::call(SYS_mprotect, [stubs, bytes, 5, 0, 0, 0]) != 0 || !(writable(7) || writable(3)) {
             return;
         }
     }
@@ -265,7 +266,7 @@ fn patch(start: usize, end: usize) {
         }
     }
     // SAFETY: as it was.
-    if unsafe { sys::call(nr::MPROTECT, [start, end - start, 5, 0, 0, 0]) } != 0 {
+    if unsafe { sys::call(SYS_mprotect, [start, end - start, 5, 0, 0, 0]) } != 0 {
         crate::report::end(format_args!("the code of a library cannot be made executable again"));
     }
     BYTES.fetch_add(pages * PAGE + bytes, Ordering::Relaxed);

@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
-use refault_linux::calls::{SYS_getrlimit, SYS_open, SYS_openat};
+use refault_linux::calls::{SYS_close, SYS_getrlimit, SYS_mmap, SYS_open, SYS_openat};
+use refault_linux::uffd::Uffd;
+use refault_linux::{proc, sys};
 use refault_paging::stores::{Files, Stores};
-use refault_paging::uffd::Uffd;
-use refault_paging::{Account, Attributes, Engine, EngineOptions, Shared, sys};
+use refault_paging::{Account, Attributes, Engine, EngineOptions, Shared};
 use refault_store::noted;
 
 use crate::mappings::Mapping;
@@ -13,8 +14,8 @@ use crate::settings::Settings;
 use crate::signals::Actions;
 use crate::thread::Thread;
 use crate::{
-    area, descriptors, entry, execution, fast, heap, mappings, memory_calls, memory_files, observer, process_files,
-    report, seen, signals, sites,
+    area, descriptors, entry, execution, fast, heap, mappings, memory_calls, memory_files, observer, report, seen,
+    signals, sites,
 };
 
 /// Takes the program over. Called by the loader, before the program's own code.
@@ -26,8 +27,8 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
     }
     // A panic's own way of speaking goes through libc, whose calls would come back to the agent.
     std::panic::set_hook(Box::new(|panic| report::end(format_args!("a fault of the agent's own: {panic}"))));
-    let text = process_files::read(process_files::MAPS).unwrap_or_default();
-    let maps: Vec<Mapping<'_>> = mappings::parse(&text).collect();
+    let text = proc::read(proc::MAPS).unwrap_or_default();
+    let maps: Vec<Mapping<'_>> = proc::mappings(&text).collect();
     if is_emulated(&maps) {
         leave_alone(settings);
         report::say(format_args!("process {} runs in valgrind: it is not managed", sys::process_id()));
@@ -107,17 +108,16 @@ fn leave_alone(settings: &Settings) {
 /// called: what it uses later is managed. What it uses already is not, nor are small pieces, such as guards of stacks.
 fn manage_reserved(maps: &[Mapping<'_>]) {
     const MIN_BYTES: usize = 1 << 20;
-    let is_reserved = |(start, end): &mappings::Span, rest: &str| {
-        rest.trim_end() == "---p 00000000 00:00 0" && end - start >= MIN_BYTES
-    };
+    let is_reserved =
+        |(start, end): &proc::Span, rest: &str| rest.trim_end() == "---p 00000000 00:00 0" && end - start >= MIN_BYTES;
     let reserved: Vec<_> = maps.iter().filter(|(span, rest)| is_reserved(span, rest)).collect();
     if reserved.is_empty() {
         return;
     }
     // The allocator may have gone on.
-    let sizes = process_files::read(process_files::SMAPS).unwrap_or_default();
+    let sizes = proc::read(proc::SMAPS).unwrap_or_default();
     let mut paging = entry::paging();
-    for ((start, end), rest) in mappings::empty(&sizes) {
+    for ((start, end), rest) in proc::empty_mappings(&sizes) {
         if is_reserved(&(start, end), rest) && reserved.iter().any(|((from, to), _)| *from <= start && end <= *to) {
             paging.manage(start, end - start, Attributes::default());
         }
@@ -230,7 +230,7 @@ impl Files for Directory {
         }
         descriptors::closed(descriptor);
         // SAFETY: it was made here and is used no more.
-        unsafe { sys::call(sys::nr::CLOSE, [descriptor as usize, 0, 0, 0, 0, 0]) };
+        unsafe { sys::call(SYS_close, [descriptor as usize, 0, 0, 0, 0, 0]) };
     }
 
     fn create(&mut self) -> Option<i32> {
@@ -258,7 +258,7 @@ fn segment(settings: &Settings) -> Result<*const Shared, &'static str> {
         }
     }
     // SAFETY: a fresh shared anonymous mapping.
-    let at = unsafe { sys::call(sys::nr::MMAP, [0, Shared::BYTES, 3, 0x21, usize::MAX, 0]) };
+    let at = unsafe { sys::call(SYS_mmap, [0, Shared::BYTES, 3, 0x21, usize::MAX, 0]) };
     if at <= 0 {
         return Err("no addresses are left");
     }
@@ -282,8 +282,8 @@ pub(crate) fn finish() {
 
 /// Whether somebody traces this process: each of the agent's signals would stop it.
 fn is_traced() -> bool {
-    let status = process_files::read(process_files::STATUS).unwrap_or_default();
-    status.lines().find_map(|line| line.strip_prefix("TracerPid:")).is_some_and(|pid| pid.trim() != "0")
+    let status = proc::read(proc::STATUS).unwrap_or_default();
+    proc::status_field(&status, "TracerPid").is_some_and(|pid| pid != "0")
 }
 
 /// Whether valgrind runs this process: its processor is not the machine's, and it knows few of the calls that are needed.

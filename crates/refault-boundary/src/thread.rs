@@ -9,9 +9,9 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use refault_linux::calls::SYS_sigaltstack;
-use refault_paging::lock::Lock;
-use refault_paging::sys;
+use refault_linux::calls::{SYS_mprotect, SYS_sigaltstack};
+use refault_linux::lock::Lock;
+use refault_linux::sys;
 
 use crate::area;
 use crate::execution::Environment;
@@ -147,7 +147,7 @@ impl Thread {
                 if TOUCHED_BLOCKS.fetch_max(index + 1, Ordering::Relaxed) <= index {
                     // Only now: 16 of these would be a tenth of what a short program costs.
                     // SAFETY: the lowest page of a block that nobody has used yet.
-                    unsafe { sys::call(sys::nr::MPROTECT, [*block, 4096, 0, 0, 0, 0]) };
+                    unsafe { sys::call(SYS_mprotect, [*block, 4096, 0, 0, 0, 0]) };
                 }
                 // SAFETY: it is ours now; what its last holder had is whole.
                 let thread = unsafe { &mut *Thread::top(*block) };
@@ -247,7 +247,7 @@ impl Thread {
     }
 
     /// Nobody takes or gives blocks while the result lives: for the moment of a fork.
-    pub(crate) fn stand_still() -> refault_paging::lock::Held<'static, Vec<usize>> {
+    pub(crate) fn stand_still() -> refault_linux::lock::Held<'static, Vec<usize>> {
         BLOCKS.lock()
     }
 

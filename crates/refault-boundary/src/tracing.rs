@@ -11,7 +11,7 @@
 use std::mem::offset_of;
 
 use refault_linux::calls::{SYS_ptrace, SYS_waitid};
-use refault_paging::sys;
+use refault_linux::sys;
 
 use crate::calls::plain;
 use crate::entry::paging;

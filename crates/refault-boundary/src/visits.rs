@@ -125,7 +125,7 @@ pub(crate) fn serve(thread: &mut Thread, number: usize, arguments: [usize; 6]) -
 pub(crate) fn in_the_tree(named: i32) -> Option<i32> {
     let segment = entry::segment()?;
     let is_there = |process: &i32| segment.has_process(*process);
-    Some(named).filter(is_there).or_else(|| crate::process_files::process_of_thread(named).filter(is_there))
+    Some(named).filter(is_there).or_else(|| refault_linux::proc::process_of_thread(named).filter(is_there))
 }
 
 /// A call's array of vectors, without those that are empty.

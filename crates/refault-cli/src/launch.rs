@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use refault_config::Config;
 use refault_core::policy::{FrontEnd, PolicySpec};
 use refault_lab::meminfo;
-use refault_paging::sys;
-use refault_paging::uffd::{Refusal, Uffd};
+use refault_linux::sys;
+use refault_linux::uffd::{Refusal, Uffd};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 

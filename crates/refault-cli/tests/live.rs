@@ -16,7 +16,7 @@ const HOT_AND_COLD: &str = include_str!("c/hot_and_cold.c");
 fn doctor_says_what_works_and_its_exit_code_whether_run_would() {
     let output = refault(&["doctor", "--format", "json"]);
     let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let works = refault_paging::uffd::Uffd::probe().is_ok() && refault_paging::sys::can_dispatch();
+    let works = refault_linux::uffd::Uffd::probe().is_ok() && refault_linux::sys::can_dispatch();
     assert_eq!(json["run_works"], works, "{json}");
     assert_eq!(output.status.code(), Some(i32::from(!works)), "{}", text(&output.stderr));
     let findings = json["findings"].as_array().expect("findings");

@@ -2,26 +2,18 @@
 
 use core::ffi::CStr;
 
-use refault_paging::sys;
+use refault_linux::calls::{
+    SYS_close, SYS_faccessat2, SYS_fgetxattr, SYS_fstatfs, SYS_newfstatat, SYS_openat, SYS_pread64, SYS_readlink,
+};
+use refault_linux::sys;
 
 use crate::text::Text;
-
-/// Numbers of the calls made here (x86-64).
-mod nr {
-    pub(super) const PREAD64: usize = 17;
-    pub(super) const READLINK: usize = 89;
-    pub(super) const FSTATFS: usize = 138;
-    pub(super) const FGETXATTR: usize = 193;
-    pub(super) const OPENAT: usize = 257;
-    pub(super) const NEWFSTATAT: usize = 262;
-    pub(super) const FACCESSAT2: usize = 439;
-}
 
 /// The present directory as a descriptor (`AT_FDCWD`).
 pub(crate) const PRESENT: i32 = -100;
 /// The empty path means the descriptor itself.
 const AT_EMPTY_PATH: usize = 0x1000;
-/// With the rights that count for files, as [`nr::FACCESSAT2`] takes it.
+/// With the rights that count for files, as [`SYS_faccessat2`] takes it.
 const AT_EACCESS: usize = 0x200;
 const X_OK: usize = 1;
 /// `O_CLOEXEC | O_NOCTTY | O_NONBLOCK`: to read, and without effect on what turns out to be a device.
@@ -60,7 +52,7 @@ pub(crate) struct File(i32);
 impl Drop for File {
     fn drop(&mut self) {
         // SAFETY: it was opened here.
-        unsafe { sys::call(sys::nr::CLOSE, [self.0 as usize, 0, 0, 0, 0, 0]) };
+        unsafe { sys::call(SYS_close, [self.0 as usize, 0, 0, 0, 0, 0]) };
     }
 }
 
@@ -75,7 +67,7 @@ pub(crate) fn status(place: Place<'_>) -> Result<Status, i32> {
     let flags = if place.path.is_empty() { AT_EMPTY_PATH } else { 0 };
     let arguments = [place.directory as usize, place.path.as_ptr() as usize, words.as_mut_ptr() as usize, flags, 0, 0];
     // SAFETY: newfstatat reads a path and writes 144 bytes.
-    answer(unsafe { sys::call(nr::NEWFSTATAT, arguments) })?;
+    answer(unsafe { sys::call(SYS_newfstatat, arguments) })?;
     // Device, inode and links take 24 bytes; then come mode, user and group.
     Ok(Status { mode: words[6], user: words[7], group: words[8] })
 }
@@ -85,7 +77,7 @@ pub(crate) fn may_execute(place: Place<'_>) -> bool {
     let flags = AT_EACCESS | if place.path.is_empty() { AT_EMPTY_PATH } else { 0 };
     // SAFETY: faccessat2 reads a path.
     let said = unsafe {
-        sys::call(nr::FACCESSAT2, [place.directory as usize, place.path.as_ptr() as usize, X_OK, flags, 0, 0])
+        sys::call(SYS_faccessat2, [place.directory as usize, place.path.as_ptr() as usize, X_OK, flags, 0, 0])
     };
     said != -(EACCES as isize)
 }
@@ -127,7 +119,7 @@ impl File {
         let path = if place.path.is_empty() { own.as_c_str() } else { place.path };
         // SAFETY: openat reads a path.
         let opened =
-            unsafe { sys::call(nr::OPENAT, [place.directory as usize, path.as_ptr() as usize, READ_ONLY, 0, 0, 0]) };
+            unsafe { sys::call(SYS_openat, [place.directory as usize, path.as_ptr() as usize, READ_ONLY, 0, 0, 0]) };
         answer(opened).map(|descriptor| File(descriptor as i32))
     }
 
@@ -144,7 +136,7 @@ impl File {
             let arguments =
                 [self.0 as usize, rest.as_mut_ptr() as usize, rest.len(), (from + done as u64) as usize, 0, 0];
             // SAFETY: the kernel writes to the slice.
-            match answer(unsafe { sys::call(nr::PREAD64, arguments) })? {
+            match answer(unsafe { sys::call(SYS_pread64, arguments) })? {
                 0 => break,
                 read => done += read,
             }
@@ -157,7 +149,7 @@ impl File {
         let mut value = [0u8; 64];
         let (name, at) = (c"security.capability".as_ptr() as usize, value.as_mut_ptr() as usize);
         // SAFETY: fgetxattr reads a name and writes 64 bytes at most.
-        unsafe { sys::call(nr::FGETXATTR, [self.0 as usize, name, at, value.len(), 0, 0]) > 0 }
+        unsafe { sys::call(SYS_fgetxattr, [self.0 as usize, name, at, value.len(), 0, 0]) > 0 }
     }
 
     /// Whether its file system lets no program change its rights.
@@ -165,7 +157,7 @@ impl File {
         const NOSUID: u64 = 2;
         let mut words = [0u64; 15];
         // SAFETY: fstatfs writes 120 bytes.
-        let said = unsafe { sys::call(nr::FSTATFS, [self.0 as usize, words.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+        let said = unsafe { sys::call(SYS_fstatfs, [self.0 as usize, words.as_mut_ptr() as usize, 0, 0, 0, 0]) };
         // Type, block size, five counts, the number, the length of names, the size of fragments; then the flags.
         said == 0 && words[10] & NOSUID != 0
     }
@@ -176,7 +168,7 @@ impl File {
         let room = into.len();
         let arguments = [own.as_c_str().as_ptr() as usize, into.as_mut_ptr() as usize, room, 0, 0, 0];
         // SAFETY: readlink reads a path and writes to the slice.
-        let read = answer(unsafe { sys::call(nr::READLINK, arguments) }).ok()?;
+        let read = answer(unsafe { sys::call(SYS_readlink, arguments) }).ok()?;
         (read < room).then(|| &into[..read])
     }
 

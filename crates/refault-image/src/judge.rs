@@ -2,7 +2,8 @@
 
 use core::ffi::CStr;
 
-use refault_paging::sys;
+use refault_linux::calls::{SYS_getegid, SYS_geteuid, SYS_getgid, SYS_getuid, SYS_prctl};
+use refault_linux::sys;
 
 use crate::elf::{self, Elf, Kind};
 use crate::file::{self, File, Place};
@@ -219,22 +220,14 @@ fn runtime(elf: &Elf<'_>) -> Option<Text> {
 fn changes_rights(file: &File) -> Result<bool, i32> {
     let status = file.status()?;
     let may_change = !has_no_new_privileges() && !file.is_on_nosuid();
-    let (user, group) = (id(nr::GETUID), id(nr::GETGID));
+    let (user, group) = (id(SYS_getuid), id(SYS_getgid));
     let changed = |is_set: bool, owner: u32, effective: usize, own: u32| {
         if is_set && may_change { owner != own } else { id(effective) != own }
     };
     let sets_group = SETGID | GROUP_EXECUTES;
-    Ok(changed(status.mode & SETUID != 0, status.user, nr::GETEUID, user)
-        || changed(status.mode & sets_group == sets_group, status.group, nr::GETEGID, group)
+    Ok(changed(status.mode & SETUID != 0, status.user, SYS_geteuid, user)
+        || changed(status.mode & sets_group == sets_group, status.group, SYS_getegid, group)
         || user != 0 && may_change && file.has_capabilities())
-}
-
-/// Numbers of the calls made here (x86-64).
-mod nr {
-    pub(super) const GETUID: usize = 102;
-    pub(super) const GETGID: usize = 104;
-    pub(super) const GETEUID: usize = 107;
-    pub(super) const GETEGID: usize = 108;
 }
 
 fn id(number: usize) -> u32 {
@@ -245,7 +238,7 @@ fn id(number: usize) -> u32 {
 fn has_no_new_privileges() -> bool {
     const GET_NO_NEW_PRIVS: usize = 39;
     // SAFETY: touches no memory.
-    unsafe { sys::call(sys::nr::PRCTL, [GET_NO_NEW_PRIVS, 0, 0, 0, 0, 0]) == 1 }
+    unsafe { sys::call(SYS_prctl, [GET_NO_NEW_PRIVS, 0, 0, 0, 0, 0]) == 1 }
 }
 
 impl Obstacle {

@@ -8,6 +8,8 @@ macro_rules! errors {
 
 errors! {
     EPERM = 1 "Operation not permitted.",
+    ENOENT = 2 "No such file or directory.",
+    ESRCH = 3 "No such process.",
     EINTR = 4 "Interrupted system call.",
     EIO = 5 "Input/output error.",
     E2BIG = 7 "Argument list too long.",
@@ -20,5 +22,6 @@ errors! {
     EINVAL = 22 "Invalid argument.",
     ENFILE = 23 "Too many open files in system.",
     EMFILE = 24 "Too many open files.",
+    ENOSPC = 28 "No space left on device.",
     ENOSYS = 38 "Function not implemented.",
 }

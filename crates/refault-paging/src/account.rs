@@ -14,7 +14,8 @@
 //! at all slots per request.
 //!
 //! ```
-//! use refault_paging::{Account, PAGE, Shared, sys};
+//! use refault_linux::sys;
+//! use refault_paging::{Account, PAGE, Shared};
 //!
 //! // SAFETY: a fresh mapping of atomics, for which zeros are values; it is never given up.
 //! let shared: &Shared = unsafe { &*(sys::map(Shared::BYTES) as *const Shared) };
@@ -33,9 +34,11 @@ use refault_core::policy::GenerationSize;
 
 use crate::figures::{Statistics, Usage};
 use crate::inherited::Inherited;
-use crate::sys;
 use crate::tree::{MIN_LOCKED, MIN_PAGES, Shared, Slot, TAKEN, is_elsewhere, without_slack};
 use crate::visit::Visitor;
+use refault_linux::calls::SYS_kill;
+use refault_linux::errno::ESRCH;
+use refault_linux::sys;
 
 /// How long a process that has next to nothing waits for others to give it room, in naps, and how long it does not try
 /// again if that was in vain. Nanoseconds.
@@ -448,7 +451,7 @@ impl Account {
             return false;
         }
         self.bury();
-        sys::nap(NAP);
+        sys::sleep(NAP);
         true
     }
 
@@ -574,7 +577,7 @@ impl Account {
     fn while_asked(&self, slot: usize) {
         let mut naps = 0;
         while self.shared().slots[slot].asking.load(Ordering::SeqCst) != 0 && naps < MAX_NAPS {
-            sys::nap(NAP);
+            sys::sleep(NAP);
             naps += 1;
         }
     }
@@ -603,7 +606,7 @@ fn is_gone(process: i32) -> bool {
         return false;
     }
     // SAFETY: signal 0 asks only.
-    unsafe { sys::call(62, [process as usize, 0, 0, 0, 0, 0]) == -3 }
+    unsafe { sys::call(SYS_kill, [process as usize, 0, 0, 0, 0, 0]) == ESRCH }
 }
 
 #[cfg(test)]

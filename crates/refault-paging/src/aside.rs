@@ -15,9 +15,9 @@ use refault_store::noted;
 
 use crate::PAGE;
 use crate::engine::{Engine, MAX_WINDOW, Outcome};
-use crate::sys;
 use crate::table::State;
-use crate::uffd::EEXIST;
+use refault_linux::errno::EEXIST;
+use refault_linux::sys;
 
 /// Bytes of addresses of the mirror: pages with higher ids are not set aside.
 const MIRROR_BYTES: usize = 256 << 30;

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     fn nothing() -> &'static Dropped {
-        let at = crate::sys::map(size_of::<Dropped>());
+        let at = refault_linux::sys::map(size_of::<Dropped>());
         assert_ne!(at, 0);
         // SAFETY: a fresh mapping of atomics, for which zeros are values; it is never given up.
         unsafe { &*(at as *const Dropped) }

@@ -5,8 +5,9 @@
 //!
 //! ```
 //! use refault_paging::stores::Stores;
-//! use refault_paging::uffd::Uffd;
-//! use refault_paging::{Account, Attributes, Engine, EngineOptions, Outcome, PAGE, Shared, sys};
+//! use refault_linux::uffd::Uffd;
+//! use refault_linux::sys;
+//! use refault_paging::{Account, Attributes, Engine, EngineOptions, Outcome, PAGE, Shared};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let Ok(uffd) = Uffd::open() else { return Ok(()) }; // a system-call filter, or a kernel before 6.8
@@ -36,6 +37,7 @@ use refault_core::policy::{Admission, PolicyError};
 use refault_core::{PageId, PageType, Shadow};
 use refault_store::{Page, Scratch};
 
+use crate::PAGE;
 use crate::account::Account;
 use crate::aside::Aside;
 use crate::copies::Copies;
@@ -48,9 +50,9 @@ use crate::staging::Staging;
 use crate::stores::Stores;
 use crate::streams::Streams;
 use crate::table::{State, Table};
-use crate::uffd::Uffd;
 use crate::way_back::WayBack;
-use crate::{PAGE, sys};
+use refault_linux::sys;
+use refault_linux::uffd::Uffd;
 
 /// Pages that are brought in at once at most.
 pub(crate) const MAX_WINDOW: usize = 32;

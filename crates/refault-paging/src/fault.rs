@@ -9,7 +9,7 @@ use crate::PAGE;
 use crate::engine::{Engine, MAX_WINDOW, Outcome};
 use crate::ranges::Attributes;
 use crate::table::State;
-use crate::uffd::{EEXIST, ENOMEM};
+use refault_linux::errno::{EAGAIN, EEXIST, ENOMEM};
 
 static ZEROS: [Page; MAX_WINDOW] = [Page::ZERO; MAX_WINDOW];
 /// Nanoseconds between two looks at what takes longer to find out.
@@ -45,7 +45,7 @@ impl Engine {
             return self.touch_aside(address, write);
         }
         self.statistics.faults += 1;
-        let begun = crate::sys::now();
+        let begun = refault_linux::sys::now();
         let was_there = self.table.state(address) != State::Untouched;
         self.account.stalls(was_there);
         let outcome = self.bring_in(address, write);
@@ -53,7 +53,7 @@ impl Engine {
             self.note_touch(address, write);
         }
         self.account.stalls(false);
-        let now = crate::sys::now();
+        let now = refault_linux::sys::now();
         self.statistics.waited += now - begun;
         if was_there {
             self.statistics.waited_again += now - begun;
@@ -96,7 +96,7 @@ impl Engine {
             }
         }
         if held.brought_in {
-            self.account.faulted(crate::sys::now());
+            self.account.faulted(refault_linux::sys::now());
             self.settle();
         }
         held.whole
@@ -451,12 +451,12 @@ impl Engine {
     /// Whether it is worth trying again after this error.
     fn wait_for_memory(&mut self, error: isize, patience: &mut u32) -> bool {
         *patience += 1;
-        if !matches!(error, ENOMEM | crate::uffd::EAGAIN) || *patience > PATIENCE {
+        if !matches!(error, ENOMEM | EAGAIN) || *patience > PATIENCE {
             self.last_error = error;
             return false;
         }
         self.reclaim();
-        crate::sys::nap(1_000_000);
+        refault_linux::sys::sleep(1_000_000);
         true
     }
 }

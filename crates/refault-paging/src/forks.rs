@@ -4,12 +4,14 @@
 //! Invariant: a range of which the child has no mapping any more is not managed there. Cost: room for what the child's
 //! agent writes to at once, and one registration for each range.
 
+use crate::PAGE;
 use crate::engine::Engine;
 use crate::figures::Statistics;
 use crate::table::State;
 use crate::tree::MIN_PAGES;
-use crate::uffd::Uffd;
-use crate::{PAGE, sys};
+use refault_linux::calls::SYS_mincore;
+use refault_linux::sys;
+use refault_linux::uffd::Uffd;
 
 /// One part in so many of the budget is free for a child when it is forked, beside what its agent takes.
 const CHILD_PART: usize = 32;
@@ -67,7 +69,7 @@ impl Engine {
         }
         let mut there = 0u8;
         // SAFETY: mincore writes one byte.
-        let gone = unsafe { sys::call(sys::nr::MINCORE, [start, PAGE, &raw mut there as usize, 0, 0, 0]) } < 0;
+        let gone = unsafe { sys::call(SYS_mincore, [start, PAGE, &raw mut there as usize, 0, 0, 0]) } < 0;
         if gone || self.table.state(start) == State::Untouched {
             self.ranges.remove(start, end);
             self.drop_contents(start, end);

@@ -16,8 +16,8 @@
 use core::sync::atomic::Ordering;
 
 use crate::rollup;
-use crate::sys;
 use crate::tree::{Shared, Slot};
+use refault_linux::sys;
 
 /// Nanoseconds between two looks at what is still shared: while much changes, as right after most forks, and at most.
 const MIN_PAUSE: u64 = 1_000_000;

@@ -13,13 +13,12 @@
 //! ```
 //!
 //! Invariants: no write is lost; pages that others hold (calls in progress, direct I/O) stay where they are; nothing
-//! here uses libc, so it may run in a signal handler that interrupted anything, under [`lock::Lock`].
+//! here uses libc, so it may run in a signal handler that interrupted anything, under [`refault_linux::lock::Lock`].
 
 #![allow(unsafe_code)]
 
 pub mod account;
 mod aside;
-pub mod clock;
 mod copies;
 mod dropped;
 pub mod engine;
@@ -28,7 +27,6 @@ pub mod figures;
 mod forks;
 mod guard;
 mod inherited;
-pub mod lock;
 mod own;
 mod pagemap;
 mod policies;
@@ -42,15 +40,12 @@ mod spare;
 mod staging;
 pub mod stores;
 mod streams;
-pub mod sys;
 mod table;
 mod token;
 pub mod tree;
-pub mod uffd;
 pub mod unmanaged;
 mod unwritten;
 pub mod visit;
-pub mod vmas;
 mod way_back;
 
 pub use account::{Account, MIN_PROGRAM_BYTES};
@@ -58,7 +53,5 @@ pub use engine::{Engine, EngineOptions, Outcome};
 pub use figures::{Statistics, Usage};
 pub use process_monitor::{ProcessMonitor, refusal};
 pub use ranges::Attributes;
+pub use refault_linux::PAGE;
 pub use tree::Shared;
-
-/// Bytes of a page.
-pub const PAGE: usize = 4096;

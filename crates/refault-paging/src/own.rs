@@ -8,7 +8,7 @@
 //! count before the second. Cost: a walk through the page tables of the agent's own memory, twenty times per second at most.
 
 use crate::engine::Engine;
-use crate::sys;
+use refault_linux::sys;
 
 /// Nanoseconds between two looks.
 const LOOK_EVERY: u64 = 50_000_000;

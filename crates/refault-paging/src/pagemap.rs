@@ -1,62 +1,50 @@
 //! Which resident pages of this process others have too, as the kernel says it of each.
 //!
-//! Cost: three system calls for a look at neighbours in a row. Source: the kernel's documentation of `pagemap`.
+//! Cost: three system calls for a look at neighbours in a row.
 
-use crate::PAGE;
-use crate::sys::{self, nr};
+use refault_linux::pagemap::{self, is_exclusive, is_present, is_there};
 
-/// The page is in memory; the kernel has written it to its swap; nobody else has it.
-const PRESENT: u64 = 1 << 63;
-const SWAPPED: u64 = 1 << 62;
-const EXCLUSIVE: u64 = 1 << 56;
 /// Pages that are asked for at once at most.
 const MAX_PAGES: usize = 64;
 
-/// See the module.
-pub(crate) struct Pagemap(isize);
+/// See the module. Where there is no `/proc`, all pages are taken for present and shared.
+pub(crate) struct Pagemap(Option<pagemap::Pagemap>);
 
 impl Pagemap {
-    /// Where there is no `/proc`, all pages are taken for there and shared.
     pub(crate) fn open() -> Pagemap {
-        // SAFETY: opens a file: O_CLOEXEC.
-        Pagemap(unsafe { sys::call(2, [c"/proc/self/pagemap".as_ptr() as usize, 0o2_000_000, 0, 0, 0, 0]) })
+        Pagemap(pagemap::Pagemap::open().ok())
     }
 
     /// A bit for each of the pages (64 at most) from an address on: in memory, and of others too.
     pub(crate) fn shared(&self, first: usize, pages: usize) -> u64 {
-        self.bits(first, pages, |entry| entry & PRESENT != 0 && entry & EXCLUSIVE == 0)
+        self.bits(first, pages, |entry| is_present(entry) && !is_exclusive(entry))
     }
 
     /// A bit for each of the pages (64 at most) from an address on: there is an entry for it in the page tables.
     pub(crate) fn there(&self, first: usize, pages: usize) -> u64 {
-        self.bits(first, pages, |entry| entry & (PRESENT | SWAPPED) != 0)
+        self.bits(first, pages, is_there)
     }
 
     fn bits(&self, first: usize, pages: usize, has: impl Fn(u64) -> bool) -> u64 {
-        const PREAD: usize = 17;
-        let mut entries = [PRESENT; MAX_PAGES];
-        let pages = pages.min(MAX_PAGES);
-        if self.0 >= 0 {
-            // SAFETY: writes into `entries`.
-            unsafe {
-                sys::call(PREAD, [self.0 as usize, entries.as_mut_ptr() as usize, pages * 8, first / PAGE * 8, 0, 0])
-            };
+        const SHARED: u64 = pagemap::entry(true, false, false, 0);
+        let mut entries = [SHARED; MAX_PAGES];
+        let entries = &mut entries[..pages.min(MAX_PAGES)];
+        if let Some(map) = &self.0
+            && map.read(first, entries).is_err()
+        {
+            entries.fill(SHARED);
         }
-        entries[..pages].iter().enumerate().fold(0, |bits, (index, entry)| bits | u64::from(has(*entry)) << index)
-    }
-}
-
-impl Drop for Pagemap {
-    fn drop(&mut self) {
-        if self.0 >= 0 {
-            // SAFETY: it was opened above.
-            unsafe { sys::call(nr::CLOSE, [self.0 as usize, 0, 0, 0, 0, 0]) };
-        }
+        entries.iter().enumerate().fold(0, |bits, (index, entry)| bits | u64::from(has(*entry)) << index)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use refault_linux::PAGE;
+    use refault_linux::calls::{SYS_fork, SYS_kill, SYS_wait4};
+    use refault_linux::flags::SIGKILL;
+    use refault_linux::sys;
+
     use super::*;
 
     #[test]
@@ -69,10 +57,10 @@ mod tests {
         }
         assert_eq!(Pagemap::open().shared(at, 4), 0);
         // SAFETY: the child only waits to be killed.
-        let child = unsafe { sys::call(57, [0; 6]) };
+        let child = unsafe { sys::call(SYS_fork, [0; 6]) };
         if child == 0 {
             loop {
-                sys::nap(100_000_000);
+                sys::sleep(100_000_000);
             }
         }
         assert!(child > 0);
@@ -81,10 +69,10 @@ mod tests {
         let shared = Pagemap::open().shared(at, 4);
         // SAFETY: ends the child and waits for it.
         unsafe {
-            sys::call(62, [child as usize, 9, 0, 0, 0, 0]);
-            sys::call(61, [child as usize, 0, 0, 0, 0, 0]);
+            sys::call(SYS_kill, [child as usize, SIGKILL, 0, 0, 0, 0]);
+            sys::call(SYS_wait4, [child as usize, 0, 0, 0, 0, 0]);
         }
         assert_eq!(shared, 0b1001);
-        assert_eq!(Pagemap(-1).shared(at, 2), 0b11);
+        assert_eq!(Pagemap(None).shared(at, 2), 0b11);
     }
 }

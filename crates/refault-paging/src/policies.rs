@@ -42,7 +42,7 @@ impl Memory for Victims<'_> {
     }
 
     fn now(&self) -> u64 {
-        crate::sys::now()
+        refault_linux::sys::now()
     }
 
     fn swap(&mut self) -> Option<&mut impl SwapSpace> {

@@ -20,7 +20,8 @@ use refault_core::{PageId, Shadow};
 use crate::engine::Engine;
 use crate::policies::Victims;
 use crate::table::State;
-use crate::{PAGE, policies, sys};
+use crate::{PAGE, policies};
+use refault_linux::sys;
 
 /// How often the share of the processor is looked at …
 const GOVERN_EVERY: u64 = 1_000_000_000;
@@ -441,8 +442,8 @@ impl SchemeActor for DamonOps<'_> {
 mod tests {
     use super::*;
     use crate::stores::Stores;
-    use crate::uffd::Uffd;
     use crate::{Account, EngineOptions, Outcome, Shared};
+    use refault_linux::uffd::Uffd;
 
     #[test]
     fn intervals_are_stretched_together_and_come_back_to_what_was_wanted() {

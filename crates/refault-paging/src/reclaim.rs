@@ -9,14 +9,15 @@ use refault_core::policy::ReclaimRequest;
 use refault_core::{PageId, Shadow};
 use refault_store::{Page, Slot};
 
+use crate::PAGE;
 use crate::copies::Copies;
 use crate::engine::Engine;
 use crate::pagemap::Pagemap;
 use crate::stores::{Holder, Holders};
 use crate::table::{State, Table};
 use crate::tree::MIN_PAGES;
-use crate::uffd::EBUSY;
-use crate::{PAGE, sys};
+use refault_linux::errno::EBUSY;
+use refault_linux::sys;
 
 /// Pages that are stored at once.
 pub(crate) const BATCH: usize = 32;
@@ -90,7 +91,7 @@ impl Engine {
                 break;
             } else if core::mem::take(&mut self.left_to_others) {
                 // They are asked for it meanwhile: this process is not to give up all that it has before they begin.
-                sys::nap(LEFT_NAP);
+                sys::sleep(LEFT_NAP);
             }
         }
         self.account.charge(self.charge() + pages as u64);

@@ -8,7 +8,7 @@
 //!
 //! Cost: a walk through the page tables, some 0.1 ms per 10 MiB. Source: proc_pid_smaps(5), `smaps_rollup`.
 
-use crate::sys::{self, nr};
+use refault_linux::{PAGE, proc};
 
 /// What this process shares. In pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,33 +23,14 @@ pub(crate) struct Common {
 
 /// What this process shares; `None` if the kernel does not say.
 pub(crate) fn common() -> Option<Common> {
-    let mut text = [0u8; 2048];
-    // SAFETY: opens a file: O_CLOEXEC.
-    let file = unsafe { sys::call(2, [c"/proc/self/smaps_rollup".as_ptr() as usize, 0o2_000_000, 0, 0, 0, 0]) };
-    if file < 0 {
-        return None;
-    }
-    // SAFETY: reads into `text`, and closes what was opened above.
-    let read = unsafe {
-        let read = sys::call(nr::READ, [file as usize, text.as_mut_ptr() as usize, text.len(), 0, 0, 0]);
-        sys::call(nr::CLOSE, [file as usize, 0, 0, 0, 0, 0]);
-        read
-    };
-    parse(text.get(..usize::try_from(read).ok()?)?)
+    parse(proc::read_into(proc::SMAPS_ROLLUP, &mut [0; 2048])?)
 }
 
 fn parse(text: &[u8]) -> Option<Common> {
-    let anonymous = pages(text, b"\nAnonymous:")?;
-    let others = (anonymous - pages(text, b"\nPss_Anon:")?).max(0);
-    Some(Common { anonymous, shared: pages(text, b"\nShared_Dirty:")?.min(2 * others), others })
-}
-
-/// The pages of a line.
-fn pages(text: &[u8], key: &[u8]) -> Option<i64> {
-    let after = text.windows(key.len()).position(|window| window == key)? + key.len();
-    let digits = text[after..].iter().skip_while(|byte| **byte == b' ').take_while(|byte| byte.is_ascii_digit());
-    let kib = digits.fold(0i64, |number, digit| number.saturating_mul(10).saturating_add(i64::from(digit - b'0')));
-    Some(kib / (crate::PAGE as i64 >> 10))
+    let pages = |name| proc::kib_field(text, name).map(|bytes| (bytes / PAGE as u64) as i64);
+    let anonymous = pages("Anonymous")?;
+    let others = (anonymous - pages("Pss_Anon")?).max(0);
+    Some(Common { anonymous, shared: pages("Shared_Dirty")?.min(2 * others), others })
 }
 
 #[cfg(test)]

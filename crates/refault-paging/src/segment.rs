@@ -9,8 +9,11 @@ use core::mem::offset_of;
 use refault_store::noted;
 
 use crate::figures::Published;
-use crate::sys;
 use crate::tree::{MAKE_ROOM, SLOTS, Shared, Slot};
+use refault_linux::calls::{SYS_fstat, SYS_mmap};
+use refault_linux::errno::EINVAL;
+use refault_linux::flags::{MAP_SHARED, PROT_READ, PROT_WRITE};
+use refault_linux::sys;
 
 /// To be raised when a field of the segment comes to mean something else without changing its place.
 const REVISION: usize = 4;
@@ -41,19 +44,20 @@ impl Shared {
     /// # Errors
     /// There are no addresses, or the descriptor is none of a segment: the kernel's number.
     pub fn map(descriptor: i32) -> Result<&'static Shared, i32> {
-        const EINVAL: i32 = 22;
         let mut status = [0u64; 18];
         // SAFETY: fstat writes 144 bytes.
-        let error = unsafe { sys::call(5, [descriptor as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+        let error = unsafe { sys::call(SYS_fstat, [descriptor as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0]) };
         if error < 0 {
             return Err(-error as i32);
         }
         // The size: another file may have the number by now.
         if status[6] != Shared::BYTES as u64 {
-            return Err(EINVAL);
+            return Err(-EINVAL as i32);
         }
         // SAFETY: a fresh shared mapping.
-        let at = unsafe { sys::call(sys::nr::MMAP, [0, Shared::BYTES, 3, 1, descriptor as usize, 0]) };
+        let at = unsafe {
+            sys::call(SYS_mmap, [0, Shared::BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor as usize, 0])
+        };
         if at <= 0 {
             return Err(-at as i32);
         }

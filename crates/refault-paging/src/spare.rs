@@ -69,9 +69,9 @@ mod tests {
     use crate::engine::{EngineOptions, Outcome};
     use crate::ranges::Attributes;
     use crate::stores::Stores;
-    use crate::sys;
     use crate::tree::Shared;
-    use crate::uffd::Uffd;
+    use refault_linux::sys;
+    use refault_linux::uffd::Uffd;
 
     const PAGES: usize = 512;
     const LIMIT: usize = 256;

@@ -14,7 +14,7 @@
 use refault_store::noted;
 
 use crate::PAGE;
-use crate::sys;
+use refault_linux::sys;
 
 /// Beside an address, which is that of a page.
 const SHARED: usize = 1;

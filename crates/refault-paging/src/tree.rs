@@ -9,7 +9,8 @@
 //! that were ever used.
 //!
 //! ```
-//! use refault_paging::{Account, PAGE, Shared, sys};
+//! use refault_linux::sys;
+//! use refault_paging::{Account, PAGE, Shared};
 //!
 //! // SAFETY: a fresh mapping of atomics, for which zeros are values; it is never given up.
 //! let shared: &Shared = unsafe { &*(sys::map(Shared::BYTES) as *const Shared) };
@@ -27,10 +28,10 @@ use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use crate::dropped::Dropped;
 use crate::figures::{Ended, Published, Sizes, Statistics, Times};
 use crate::share::{self, Division, Need};
-use crate::sys;
 use crate::token::Token;
 use crate::unmanaged::Unmanaged;
 use crate::visit::Visit;
+use refault_linux::sys;
 
 /// Processes that can be in a tree at once; more are charged to nobody.
 pub const SLOTS: usize = 2048;

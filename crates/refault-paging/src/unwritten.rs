@@ -19,8 +19,8 @@ use crate::PAGE;
 use crate::engine::Engine;
 use crate::pagemap::Pagemap;
 use crate::table::State;
-use crate::uffd::EEXIST;
-use crate::vmas::Mappings;
+use refault_linux::errno::EEXIST;
+use refault_linux::mappings::Mappings;
 
 /// Pages that are asked about at once.
 const AT_ONCE: usize = 64;
@@ -47,7 +47,7 @@ impl Engine {
     pub(crate) fn map_zeros(&mut self, address: usize, first: usize, pages: usize) -> bool {
         let (bytes, end) = (pages * PAGE, first + pages * PAGE);
         let is_open = self.uffd.unregister(first, bytes) == 0;
-        let are_there = is_open && crate::sys::populate(first, bytes) == 0;
+        let are_there = is_open && refault_linux::sys::populate(first, bytes) == 0;
         if self.uffd.register(first, bytes) != 0 {
             // The kernel lacks memory for it. What it does not tell of cannot be managed.
             for page in (first..end).step_by(PAGE).filter(|page| self.uffd.register(*page, PAGE) != 0) {

@@ -11,8 +11,8 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::sys;
 use crate::tree::{Shared, Slot};
+use refault_linux::sys;
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;

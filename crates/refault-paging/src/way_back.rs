@@ -8,7 +8,7 @@
 //! Only pages that come back from the staging area are tried; what is read back follows. Cost: two looks at the clock per page.
 
 use crate::engine::Engine;
-use crate::sys;
+use refault_linux::sys;
 
 /// One page in so many is a trial.
 const TRIAL: u32 = 256;

@@ -1,8 +1,9 @@
 //! Pages that wait in the staging area come back whole, whether they are moved or copied, and count while they are there.
 
+use refault_linux::sys;
+use refault_linux::uffd::Uffd;
 use refault_paging::stores::Stores;
-use refault_paging::uffd::Uffd;
-use refault_paging::{Account, Attributes, Engine, EngineOptions, Outcome, PAGE, Shared, sys};
+use refault_paging::{Account, Attributes, Engine, EngineOptions, Outcome, PAGE, Shared};
 
 const PAGES: usize = 2000;
 const LIMIT: usize = 1200;

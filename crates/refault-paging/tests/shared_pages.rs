@@ -3,9 +3,12 @@
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use refault_linux::calls::{SYS_exit_group, SYS_fork, SYS_mmap, SYS_wait4};
+use refault_linux::flags::{MAP_ANONYMOUS, MAP_SHARED, PROT_READ, PROT_WRITE};
+use refault_linux::sys;
+use refault_linux::uffd::Uffd;
 use refault_paging::stores::Stores;
-use refault_paging::uffd::Uffd;
-use refault_paging::{Account, Attributes, Engine, EngineOptions, Outcome, PAGE, Shared, sys};
+use refault_paging::{Account, Attributes, Engine, EngineOptions, Outcome, PAGE, Shared};
 
 const PAGES: usize = 1000;
 /// Pages that calls of the first child hold.
@@ -24,7 +27,8 @@ struct Between {
 /// Memory that a child has in common with its parent.
 fn common(bytes: usize) -> usize {
     // SAFETY: a fresh shared mapping.
-    let at = unsafe { sys::call(sys::nr::MMAP, [0, bytes, 3, 0x21, usize::MAX, 0]) };
+    let at =
+        unsafe { sys::call(SYS_mmap, [0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, usize::MAX, 0]) };
     assert!(at > 0, "{at}");
     at as usize
 }
@@ -39,7 +43,7 @@ fn absent(start: usize) -> Vec<bool> {
 
 fn waits_for(turn: &AtomicU32, value: u32) {
     while turn.load(Ordering::Acquire) != value {
-        sys::nap(1_000_000);
+        sys::sleep(1_000_000);
     }
 }
 
@@ -47,7 +51,7 @@ fn waits_for(turn: &AtomicU32, value: u32) {
 fn child(engine: &mut Engine, start: usize, between: &Between, makes_room: Option<usize>) -> isize {
     engine.before_fork();
     // SAFETY: the child does what is below and ends.
-    let child = unsafe { sys::call(57, [0; 6]) };
+    let child = unsafe { sys::call(SYS_fork, [0; 6]) };
     if child != 0 {
         engine.has_forked(child);
         return child;
@@ -57,7 +61,7 @@ fn child(engine: &mut Engine, start: usize, between: &Between, makes_room: Optio
     let Some(number) = makes_room.filter(|_| ready) else {
         waits_for(&between.turn, ENDS);
         // SAFETY: exit_group.
-        unsafe { sys::call(231, [1; 6]) };
+        unsafe { sys::call(SYS_exit_group, [1; 6]) };
         unreachable!();
     };
     waits_for(&between.turn, ROOM + number as u32);
@@ -72,7 +76,7 @@ fn child(engine: &mut Engine, start: usize, between: &Between, makes_room: Optio
     between.turn.fetch_add(1, Ordering::Release);
     waits_for(&between.turn, ENDS);
     // SAFETY: exit_group.
-    unsafe { sys::call(231, [0; 6]) };
+    unsafe { sys::call(SYS_exit_group, [0; 6]) };
     unreachable!()
 }
 
@@ -108,7 +112,7 @@ fn a_child_gives_up_what_another_has_given_up() {
     between.turn.store(ENDS, Ordering::Release);
     for child in children {
         // SAFETY: waits for the child.
-        unsafe { sys::call(61, [child as usize, 0, 0, 0, 0, 0]) };
+        unsafe { sys::call(SYS_wait4, [child as usize, 0, 0, 0, 0, 0]) };
     }
     let [first, second] =
         [0, 1].map(|number| between.absent[number].each_ref().map(|absent| absent.load(Ordering::Relaxed) != 0));

@@ -19,6 +19,8 @@ use std::fs;
 use std::io;
 use std::ops::Add;
 
+use refault_linux::proc;
+
 /// One mapping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
@@ -101,7 +103,8 @@ pub fn clear_accessed(pid: u32) -> io::Result<()> {
 fn parse(text: &str) -> Vec<Mapping> {
     let mut mappings: Vec<Mapping> = Vec::new();
     for line in text.lines() {
-        if let Some((start, end)) = range(line) {
+        if let Some(((start, end), _)) = proc::mapping(line) {
+            let (start, end) = (start as u64, end as u64);
             mappings.push(Mapping { start, end, reclaimable: true, ..Mapping::default() });
             continue;
         }
@@ -124,13 +127,6 @@ fn parse(text: &str) -> Vec<Mapping> {
         }
     }
     mappings
-}
-
-/// The addresses of a mapping's first line: `7f00-7f10 rw-p …`.
-fn range(line: &str) -> Option<(u64, u64)> {
-    let (start, end) = line.split(' ').next()?.split_once('-')?;
-    let hexadecimal = |text| u64::from_str_radix(text, 16).ok();
-    Some((hexadecimal(start)?, hexadecimal(end)?))
 }
 
 #[cfg(test)]

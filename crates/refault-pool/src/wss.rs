@@ -28,7 +28,7 @@ use crate::mappings::{Sums, clear_accessed, mappings};
 use crate::reclaim::generations::{Generations, accessed_since, pages, youngest};
 use crate::reclaim::session::is_gone;
 
-const PAGE: u64 = 4096;
+const PAGE: u64 = refault_linux::PAGE as u64;
 /// Where the figures come from, in words for people.
 pub const SOURCE: &str = "accessed bits of its page tables (clear_refs and smaps)";
 

@@ -8,7 +8,9 @@ use std::ffi::CString;
 
 use super::requests::led_to;
 use super::{Span, TEXT};
-use crate::{frame, process_files};
+use refault_linux::proc;
+
+use crate::frame;
 
 const MAP_LOOKUP_ELEM: usize = 1;
 const MAP_UPDATE_ELEM: usize = 2;
@@ -104,9 +106,7 @@ impl Sizes {
 
     fn of(descriptor: usize) -> Sizes {
         let path = CString::new(format!("/proc/self/fdinfo/{}", descriptor as i32));
-        path.ok()
-            .and_then(|path| process_files::read(&path))
-            .map_or(Sizes::UNKNOWN, |text| Sizes::said(&text, processors))
+        path.ok().and_then(|path| proc::read(&path)).map_or(Sizes::UNKNOWN, |text| Sizes::said(&text, processors))
     }
 
     /// What `/proc/self/fdinfo` says. A map with values for each processor gives all of them, each a multiple of 8 bytes.
@@ -129,7 +129,7 @@ impl Sizes {
 fn processors() -> usize {
     /// More than any machine has: where nothing is said, more is held than is needed.
     const UNKNOWN: usize = 1024;
-    let text = process_files::read(c"/sys/devices/system/cpu/possible");
+    let text = proc::read(c"/sys/devices/system/cpu/possible");
     let last = text.as_deref().and_then(|text| text.trim().rsplit(['-', ',']).next());
     last.and_then(|last| last.parse::<usize>().ok()).map_or(UNKNOWN, |last| last + 1)
 }

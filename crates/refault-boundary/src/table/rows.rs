@@ -2,6 +2,7 @@
 //!
 //! Sizes are of the kernel's structures on x86-64. Source: the manual pages of section 2 and the kernel's user headers.
 
+use refault_linux::PAGE;
 use refault_linux::calls::*;
 
 use super::By::*;
@@ -35,7 +36,6 @@ const VALUE: usize = 1 << 17;
 /// A structure of System V objects.
 const OBJECT: usize = 128;
 const HANDLE: usize = 8 + 128;
-const PAGE: usize = 4096;
 
 pub(super) static ROWS: &[Row] = &[
     row(SYS_read, Transfer, Takes, &[Writes(1, Arg(2))]).jumps(),

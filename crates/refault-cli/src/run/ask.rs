@@ -28,9 +28,9 @@ pub(super) fn begin(shared: &'static Shared) {
     let serve = move || {
         let mut asked: BTreeMap<i32, Pause> = BTreeMap::new();
         loop {
-            refault_paging::sys::wait_everywhere(&shared.asked, 0);
+            refault_linux::sys::wait_everywhere(&shared.asked, 0);
             shared.asked.store(0, Ordering::Release);
-            shared.pass_token(refault_paging::sys::now(), refault_paging::sys::time_run);
+            shared.pass_token(refault_linux::sys::now(), refault_linux::sys::time_run);
             let with_too_much: Vec<(i32, i64)> = shared.with_too_much().collect();
             asked.retain(|process, _| with_too_much.iter().any(|(other, _)| other == process));
             for (process, charged) in with_too_much {
@@ -91,7 +91,7 @@ fn thread_to_ask(process: i32) -> Option<i32> {
         {
             continue;
         }
-        match stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]) {
+        match refault_linux::proc::stat_state(stat.as_bytes()) {
             Some(b'S')
                 if can_be_made_again(&std::fs::read_to_string(task.path().join("syscall")).unwrap_or_default()) =>
             {

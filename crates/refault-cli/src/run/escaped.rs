@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use refault_lab::size::bytes_text;
-use refault_paging::sys::shares_memory;
+use refault_linux::proc;
+use refault_linux::sys::shares_memory;
 use refault_paging::tree::{is_elsewhere, number_elsewhere};
 use refault_paging::{PAGE, Shared};
 use serde::{Deserialize, Serialize};
@@ -91,7 +92,7 @@ impl Watcher {
             let (mut executed, mut soonest, mut pause) = (shared.executed.load(Ordering::Relaxed), SOON, SOON);
             loop {
                 std::thread::sleep(soonest);
-                refault_paging::sys::wait_everywhere_for(
+                refault_linux::sys::wait_everywhere_for(
                     &shared.executed,
                     executed,
                     (pause - soonest).as_nanos() as u64,
@@ -237,7 +238,7 @@ pub(super) fn bury_elsewhere(shared: &Shared) {
 
 /// The numbers of a process, in the outermost namespace first, by its `status`.
 fn numbers(status: &str) -> impl Iterator<Item = i32> {
-    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+    let numbers = proc::status_field(status, "NSpid").unwrap_or_default();
     numbers.split_whitespace().filter_map(|number| number.parse().ok())
 }
 
@@ -281,13 +282,15 @@ fn children(process: i32) -> Result<Vec<i32>, ()> {
     Ok(found)
 }
 
+/// The field of a process's `stat` that holds its parent.
+const PARENT: usize = 4;
+
 /// The same by the parents of all processes.
 fn tree_of_all(root: i32) -> BTreeSet<i32> {
     let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
     for process in processes() {
         let Ok(stat) = std::fs::read_to_string(format!("/proc/{process}/stat")) else { continue };
-        // The name may hold anything, parentheses included.
-        let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
+        let parent = proc::stat_field(stat.as_bytes(), PARENT);
         children.entry(parent.unwrap_or(0)).or_default().push(process);
     }
     let (mut found, mut todo) = (BTreeSet::new(), vec![root]);
@@ -299,20 +302,14 @@ fn tree_of_all(root: i32) -> BTreeSet<i32> {
     found
 }
 
-/// Bytes after a key of a file of `/proc`.
-fn bytes_of(text: &str, key: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
-    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
-}
-
 /// A process's parent, by its `status`.
 fn parent(status: &str) -> Option<i32> {
-    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+    proc::status_field(status, "PPid")?.parse().ok()
 }
 
 /// Anonymous and shared bytes that a process has resident, by its `status`.
 fn resident(status: &str) -> Option<(u64, u64)> {
-    Some((bytes_of(status, "RssAnon")?, bytes_of(status, "RssShmem")?))
+    Some((proc::kib_field(status.as_bytes(), "RssAnon")?, proc::kib_field(status.as_bytes(), "RssShmem")?))
 }
 
 /// Anonymous memory of this command that a program's would count for: all but its stack and its files' data.
@@ -326,7 +323,7 @@ pub(super) fn own_bytes() -> u64 {
             let (inode, name) = (words.nth(3), words.next().unwrap_or(""));
             counts = inode == Some("0") && !name.starts_with("[stack");
         } else if counts {
-            sum += bytes_of(line, "Anonymous").unwrap_or(0);
+            sum += proc::kib_field(line.as_bytes(), "Anonymous").unwrap_or(0);
         }
     }
     sum
@@ -334,7 +331,7 @@ pub(super) fn own_bytes() -> u64 {
 
 fn huge_pages(process: i32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap_or_default();
-    bytes_of(&text, "AnonHugePages").unwrap_or(0)
+    proc::kib_field(text.as_bytes(), "AnonHugePages").unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -118,7 +118,7 @@ impl SeatArgs {
             }
             JoinError::Full => Failure::failed("the pool is full", pool, "give --wait more time, or end a member"),
         })?;
-        let joined = refault_paging::sys::now();
+        let joined = refault_linux::sys::now();
         let recent = Recent::default();
         Ok(Some(Seat { member, recent, joined, observes: self.observe, observed: None, shared: None }))
     }

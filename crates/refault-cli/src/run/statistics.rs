@@ -237,7 +237,7 @@ fn append_figures(line: &mut Map<String, Value>, figures: &Published) {
     add("pswpout", counts.stored);
     line.extend(Counters::NAMES.iter().zip(counters).map(|(name, value)| ((*name).to_owned(), value.into())));
     line.insert("access_source".to_owned(), "parking".into());
-    let now = refault_paging::sys::now();
+    let now = refault_linux::sys::now();
     let generations = figures.generations().map(
         |[seq, birth, pages]| json!({"seq": seq, "age_ms": now.saturating_sub(birth) / 1_000_000, "pages": pages}),
     );

@@ -275,15 +275,12 @@ fn is_gone(process: i32) -> bool {
         return false;
     }
     match std::fs::read_to_string(format!("/proc/{process}/stat")) {
-        // The name may hold anything, parentheses included.
-        Ok(stat) => {
-            stat.rsplit_once(')').is_some_and(|(_, rest)| matches!(rest.trim_start().as_bytes(), [b'Z' | b'X', ..]))
-        }
+        Ok(stat) => matches!(refault_linux::proc::stat_state(stat.as_bytes()), Some(b'Z' | b'X')),
         Err(error) => error.kind() == std::io::ErrorKind::NotFound,
     }
 }
 
-const PAGE: u64 = 4096;
+const PAGE: u64 = refault_linux::PAGE as u64;
 
 /// Where the file may be: as `--store` says, or the first directory that is on a disk.
 fn directory(store: Option<&str>) -> Result<Option<PathBuf>, Failure> {

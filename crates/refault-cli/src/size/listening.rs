@@ -47,9 +47,9 @@ fn members(group: u32) -> Vec<u32> {
 }
 
 fn group_of(pid: u32) -> Option<u32> {
+    const GROUP: usize = 5;
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name is in brackets and may hold anything; state, parent and group follow it.
-    text.rsplit_once(')')?.1.split_whitespace().nth(2)?.parse().ok()
+    refault_linux::proc::stat_field(text.as_bytes(), GROUP)
 }
 
 fn has_one_of(pid: u32, inodes: &HashSet<String>) -> bool {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::Measured;
 
-const PAGE: u64 = 4096;
+const PAGE: u64 = refault_linux::PAGE as u64;
 
 /// Whose working set it is.
 pub(super) enum Subject {

@@ -220,7 +220,7 @@ fn who_is_deaf_from_now_on_waits_for_those_that_ask() {
         scope.spawn(|| {
             shared.while_it_stays(sys::process_id(), || {
                 asks.wait();
-                sys::nap(5_000_000);
+                sys::sleep(5_000_000);
                 asked.store(true, Ordering::SeqCst);
             });
         });

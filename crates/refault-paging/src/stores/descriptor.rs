@@ -7,7 +7,10 @@ use std::io;
 
 use refault_store::{Device, Job};
 
-use crate::sys;
+use refault_linux::calls::{SYS_getrlimit, SYS_pread64, SYS_pwrite64};
+use refault_linux::errno::ENOSPC;
+use refault_linux::flags::RLIMIT_FSIZE;
+use refault_linux::sys;
 
 /// A file by its descriptor, with direct I/O if it was opened so.
 pub(super) struct Descriptor(pub(super) i32);
@@ -16,32 +19,29 @@ pub(super) struct Descriptor(pub(super) i32);
 fn most_of_a_file() -> u64 {
     let mut limit = [u64::MAX; 2];
     // SAFETY: getrlimit writes two words.
-    unsafe { sys::call(97, [1, limit.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    unsafe { sys::call(SYS_getrlimit, [RLIMIT_FSIZE, limit.as_mut_ptr() as usize, 0, 0, 0, 0]) };
     limit[0]
 }
-
-/// No space is left: what a file says that may not grow.
-const ENOSPC: i32 = -28;
 
 impl Device for Descriptor {
     unsafe fn write(&self, jobs: &mut [Job]) {
         let most = most_of_a_file();
         for job in jobs {
             if job.offset + job.len as u64 > most {
-                job.result = ENOSPC;
+                job.result = ENOSPC as i32;
                 continue;
             }
             // SAFETY: the buffer is readable (promised by the caller).
-            job.result =
-                unsafe { sys::call(18, [self.0 as usize, job.buffer as usize, job.len, job.offset as usize, 0, 0]) }
-                    as i32;
+            job.result = unsafe {
+                sys::call(SYS_pwrite64, [self.0 as usize, job.buffer as usize, job.len, job.offset as usize, 0, 0])
+            } as i32;
         }
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         // SAFETY: writes into `buffer`.
         let read = unsafe {
-            sys::call(17, [self.0 as usize, buffer.as_mut_ptr() as usize, buffer.len(), offset as usize, 0, 0])
+            sys::call(SYS_pread64, [self.0 as usize, buffer.as_mut_ptr() as usize, buffer.len(), offset as usize, 0, 0])
         };
         if read < 0 { Err(io::Error::from_raw_os_error(-read as i32)) } else { Ok(read as usize) }
     }

@@ -33,23 +33,20 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
+use refault_linux::pagemap::{self, is_exclusive, is_of_file, is_present};
+
 use super::Addresses;
 use super::idle::Aged;
 use crate::mappings::{Mapping, mappings};
 
 /// Where the marks are.
 pub const FILE: &str = "/sys/kernel/mm/page_idle/bitmap";
-const PAGE: u64 = 4096;
+const PAGE: u64 = refault_linux::PAGE as u64;
 /// Pages whose last access is kept together.
 const CHUNK: u64 = 512;
 /// Bytes of a process that are looked at together: compound pages lie within it, and what is known of it meanwhile is
 /// small.
 const BATCH: u64 = 64 << 20;
-/// Bits of a `pagemap` entry: in memory; of a file, or shared memory; mapped by this process alone; the frame.
-const PRESENT: u64 = 1 << 63;
-const OF_FILE: u64 = 1 << 61;
-const EXCLUSIVE: u64 = 1 << 56;
-const FRAME: u64 = (1 << 55) - 1;
 /// Bits of a `kpageflags` entry: not the first of a compound page; the page of zeros, which is nobody's memory.
 const TAIL: u64 = 1 << 16;
 const ZERO: u64 = 1 << 24;
@@ -78,7 +75,7 @@ struct Page {
 
 impl Page {
     fn frame(&self) -> u64 {
-        self.entry & FRAME
+        pagemap::frame(self.entry)
     }
 }
 
@@ -175,8 +172,8 @@ impl Pages {
             let end = (at + CHUNK * PAGE).min(range.end);
             let entries = &mut buffer[..((end - at) / PAGE) as usize * 8];
             self.pagemap.read_exact_at(entries, at / PAGE * 8)?;
-            for (index, entry) in words(entries).enumerate() {
-                if entry & PRESENT != 0 {
+            for (index, entry) in pagemap::entries(entries).enumerate() {
+                if is_present(entry) {
                     pages.push(Page { start: at + index as u64 * PAGE, entry, flags: 0, idle: false });
                 }
             }
@@ -248,7 +245,7 @@ fn read_at(file: &File, places: &[u64]) -> io::Result<Vec<u64>> {
                 read => filled += read,
             }
         }
-        let read: Vec<u64> = words(&bytes).collect();
+        let read: Vec<u64> = pagemap::entries(&bytes).collect();
         found.extend(run.iter().map(|place| read[(place - first) as usize]));
     }
     Ok(found)
@@ -267,15 +264,11 @@ fn write_at(mut write: impl FnMut(&[u8], u64) -> io::Result<usize>, mut bytes: &
     Ok(())
 }
 
-fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
-    bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("invariant: eight bytes")))
-}
-
 /// Adds a page: to the run before it, if they are alike and side by side.
 fn add(aged: &mut Vec<Aged>, mapping: &Mapping, page: &Page, idle: Duration) {
     let end = page.start + PAGE;
-    let anonymous_bytes = if page.entry & OF_FILE == 0 { PAGE } else { 0 };
-    let shared_bytes = if page.entry & EXCLUSIVE == 0 { PAGE } else { 0 };
+    let anonymous_bytes = if is_of_file(page.entry) { 0 } else { PAGE };
+    let shared_bytes = if is_exclusive(page.entry) { 0 } else { PAGE };
     let accessed_bytes = if idle.is_zero() { PAGE } else { 0 };
     let alike = |run: &&mut Aged| {
         let of = &run.mapping;
@@ -341,7 +334,9 @@ mod tests {
             .collect()
     }
 
-    const MINE: u64 = PRESENT | EXCLUSIVE;
+    const MINE: u64 = pagemap::entry(true, false, true, 0);
+    const OF_FILE: u64 = pagemap::entry(false, true, false, 0);
+    const PRESENT: u64 = pagemap::entry(true, false, false, 0);
 
     #[test]
     fn pages_are_idle_since_they_were_last_found_accessed() {

@@ -21,6 +21,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use refault_linux::pagemap::{self, is_exclusive, is_present};
+
 use super::Addresses;
 use crate::mappings::Mapping;
 
@@ -28,13 +30,9 @@ use crate::mappings::Mapping;
 pub const SPARED_ROUNDS: u8 = 8;
 /// The page was paged out.
 const OUT: u8 = u8::MAX;
-const PAGE: u64 = 4096;
+const PAGE: u64 = refault_linux::PAGE as u64;
 /// Pages looked at together.
 const CHUNK: u64 = 512;
-/// The bit of a `pagemap` entry that says that the page is in memory.
-const PRESENT: u64 = 1 << 63;
-/// The bit that says that no other process maps it: the kernel leaves others where they are.
-const EXCLUSIVE: u64 = 1 << 56;
 
 /// The hand.
 #[derive(Debug)]
@@ -91,9 +89,9 @@ impl Hand {
         self.pagemap.read_exact_at(entries, chunk.start / PAGE * 8)?;
         let known = self.known.entry(chunk.start).or_insert([0; CHUNK as usize]);
         let mut chosen = 0;
-        for (page, entry) in entries.chunks_exact(8).enumerate() {
-            let entry = u64::from_ne_bytes(entry.try_into().expect("invariant: eight bytes"));
-            if entry & PRESENT == 0 || entry & EXCLUSIVE == 0 {
+        for (page, entry) in pagemap::entries(entries).enumerate() {
+            // The kernel leaves pages that other processes map where they are.
+            if !is_present(entry) || !is_exclusive(entry) {
                 continue;
             }
             let state = &mut known[page];
@@ -131,7 +129,7 @@ mod tests {
     fn pagemap(present: &[bool]) -> File {
         let file = tempfile::tempfile().expect("a file");
         for (page, present) in present.iter().enumerate() {
-            let entry = if *present { PRESENT | EXCLUSIVE } else { EXCLUSIVE };
+            let entry = super::pagemap::entry(*present, false, true, 0);
             file.write_all_at(&entry.to_ne_bytes(), page as u64 * 8).expect("room");
         }
         file

@@ -43,7 +43,7 @@ use crate::pressure::{Controller, Stalls};
 
 /// Between two steps towards a target of pressure: a phase change is answered within a few of them.
 pub const PRESSURE_EVERY: Duration = Duration::from_secs(1);
-const PAGE: u64 = 4096;
+const PAGE: u64 = refault_linux::PAGE as u64;
 /// Between two looks at accessed bits.
 const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
 

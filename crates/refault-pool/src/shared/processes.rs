@@ -10,6 +10,7 @@
 
 use std::io;
 
+use refault_linux::proc;
 use serde::{Deserialize, Serialize};
 
 /// A process.
@@ -78,7 +79,7 @@ pub fn add_descendants(family: &mut Vec<Process>, all: &[(Process, i32)]) {
 /// It cannot be told.
 pub fn is_numbered_otherwise(pid: i32) -> io::Result<bool> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let numbers = proc::status_field(&status, "NSpid");
     Ok(numbers.is_some_and(|numbers| numbers.split_whitespace().count() > 1))
 }
 
@@ -93,15 +94,14 @@ fn parsed(pid: i32, stat: io::Result<String>) -> io::Result<Option<(Process, i32
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => return Ok(None),
         Err(error) => return Err(error),
     };
+    const PARENT: usize = 4;
+    const BEGAN: usize = 22;
     let nonsense = || io::Error::from(io::ErrorKind::InvalidData);
-    // The name may hold anything, parentheses included.
-    let (_, fields) = stat.rsplit_once(')').ok_or_else(nonsense)?;
-    let fields: Vec<&str> = fields.split_whitespace().collect();
-    let number = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).ok_or_else(nonsense);
-    if matches!(*fields.first().ok_or_else(nonsense)?, "Z" | "X") {
+    let number = |field| proc::stat_field::<u64>(stat.as_bytes(), field).ok_or_else(nonsense);
+    if matches!(proc::stat_state(stat.as_bytes()).ok_or_else(nonsense)?, b'Z' | b'X') {
         return Ok(None);
     }
-    Ok(Some((Process { pid, began: number(19)? }, number(1)? as i32)))
+    Ok(Some((Process { pid, began: number(BEGAN)? }, number(PARENT)? as i32)))
 }
 
 /// Nanoseconds on the monotonic clock, in which the births of generations are.

@@ -5,10 +5,11 @@
 //! The counter is used only where the processor says that it is invariant: one rate, through all states of sleep.
 //!
 //! Invariants: never behind what it has said before; off by the error of the rate over [`MAX_TICKS`], which is less
-//! than a microsecond, and by half of what the call for the clock took, [`MAX_CALL`] at most. Cost: 20 to 50 ns. Source: Intel SDM volume 3, "Invariant TSC"; CPUID leaf 0x8000_0007.
+//! than a microsecond, and by half of what the call for the clock took, [`MAX_CALL`] at most. Cost: 20 to 50 ns.
+//! Source: Intel SDM volume 3, "Invariant TSC"; CPUID leaf 0x8000_0007.
 //!
 //! ```
-//! use refault_paging::clock::now;
+//! use refault_linux::clock::now;
 //!
 //! let before = now();
 //! assert!(now() >= before);
@@ -153,6 +154,8 @@ fn asked() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::vec::Vec;
+
     use super::*;
 
     #[test]

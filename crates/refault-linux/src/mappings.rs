@@ -1,7 +1,8 @@
 //! The kernel's list of this process's mappings, asked for one at a time (`PROCMAP_QUERY`, Linux 6.11).
 //!
 //! ```
-//! use refault_paging::{PAGE, sys, vmas::Mappings};
+//! use refault_linux::mappings::Mappings;
+//! use refault_linux::{PAGE, sys};
 //!
 //! let at = sys::map(4 * PAGE);
 //! if let Some(mappings) = Mappings::open() {
@@ -10,26 +11,23 @@
 //! }
 //! ```
 
-use std::ffi::CStr;
+use core::ffi::CStr;
 
-use crate::sys::{self, nr};
+use crate::flags::O_RDONLY;
+use crate::{number, proc, sys};
 
 /// See the module. Cost: four system calls for one that is opened, asked and dropped.
-pub struct Mappings(isize);
+pub struct Mappings(i32);
 
 impl Mappings {
     /// `None` where it is not to be had. Who took an older kernel's refusal for an answer would find nothing mapped.
     pub fn open() -> Option<Mappings> {
-        Mappings::of(c"/proc/self/maps")
+        Mappings::of(proc::MAPS)
     }
 
     fn of(path: &CStr) -> Option<Mappings> {
-        const OPENAT: usize = 257;
-        const AT_FDCWD: usize = -100isize as usize;
-        const CLOEXEC: usize = 0o2_000_000;
-        // SAFETY: opens a file, whose name outlives the call.
-        let descriptor = unsafe { sys::call(OPENAT, [AT_FDCWD, path.as_ptr() as usize, CLOEXEC, 0, 0, 0]) };
-        let mappings = (descriptor >= 0).then_some(Mappings(descriptor))?;
+        let descriptor = sys::open(path, O_RDONLY);
+        let mappings = (descriptor >= 0).then_some(Mappings(descriptor as i32))?;
         // There is always something: this code.
         mappings.next(0).is_some().then_some(mappings)
     }
@@ -42,7 +40,8 @@ impl Mappings {
         let bytes = size_of_val(&query) as u64;
         query[..3].copy_from_slice(&[bytes, COVERING_OR_NEXT, address as u64]);
         // SAFETY: reads and writes the structure that is passed, whose size it says, and no name.
-        let error = unsafe { sys::call(nr::IOCTL, [self.0 as usize, QUERY, query.as_mut_ptr() as usize, 0, 0, 0]) };
+        let error =
+            unsafe { sys::call(number::SYS_ioctl, [self.0 as usize, QUERY, query.as_mut_ptr() as usize, 0, 0, 0]) };
         (error == 0).then_some((query[3] as usize, query[4] as usize))
     }
 
@@ -60,7 +59,7 @@ impl Mappings {
 impl Drop for Mappings {
     fn drop(&mut self) {
         // SAFETY: the descriptor is this value's.
-        unsafe { sys::call(nr::CLOSE, [self.0 as usize, 0, 0, 0, 0, 0]) };
+        unsafe { sys::close(self.0) };
     }
 }
 

@@ -2,10 +2,11 @@
 //!
 //! What is served in a signal handler may interrupt any code of the program, libc's own included, so nothing here may
 //! use what that code may hold. Every call returns what the kernel returns: a negative error number or a result.
-//! Source: the x86-64 system-call convention.
+//! Cost: one system call each, unless a function says another. Source: the system-call conventions of x86-64 and of
+//! 64-bit ARM.
 //!
 //! ```
-//! use refault_paging::{PAGE, sys};
+//! use refault_linux::{PAGE, sys};
 //!
 //! let start = sys::map(PAGE);
 //! assert_ne!(start, 0);
@@ -21,36 +22,16 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use crate::advice::{MADV_DONTNEED, MADV_POPULATE_READ};
 pub use crate::clock::now;
+use crate::flags::{
+    AT_FDCWD, CLOCK_MONOTONIC, CLOCK_THREAD_CPUTIME_ID, FUTEX_PRIVATE_FLAG, FUTEX_WAIT, FUTEX_WAKE, MAP_ANONYMOUS,
+    MAP_NORESERVE, MAP_PRIVATE, O_CLOEXEC, PIDFD_SELF_THREAD_GROUP, PROT_READ, PROT_WRITE,
+};
+use crate::number;
+use crate::options::PR_SET_SYSCALL_USER_DISPATCH;
 
-/// Numbers of the calls made here (x86-64).
-pub mod nr {
-    #![allow(missing_docs)]
-    pub const READ: usize = 0;
-    pub const WRITE: usize = 1;
-    pub const CLOSE: usize = 3;
-    pub const FSTAT: usize = 5;
-    pub const MMAP: usize = 9;
-    pub const MPROTECT: usize = 10;
-    pub const MUNMAP: usize = 11;
-    pub const RT_SIGPROCMASK: usize = 14;
-    pub const IOCTL: usize = 16;
-    pub const MINCORE: usize = 27;
-    pub const MADVISE: usize = 28;
-    pub const NANOSLEEP: usize = 35;
-    pub const GETPID: usize = 39;
-    pub const FCNTL: usize = 72;
-    pub const FTRUNCATE: usize = 77;
-    pub const PRCTL: usize = 157;
-    pub const GETTID: usize = 186;
-    pub const FUTEX: usize = 202;
-    pub const CLOCK_GETTIME: usize = 228;
-    pub const EXIT_GROUP: usize = 231;
-    pub const DUP3: usize = 292;
-    pub const KCMP: usize = 312;
-    pub const USERFAULTFD: usize = 323;
-    pub const PROCESS_MADVISE: usize = 440;
-}
+const SECOND: u64 = 1_000_000_000;
 
 /// Makes a system call.
 ///
@@ -60,18 +41,26 @@ pub mod nr {
 pub unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
     let [a, b, c, d, e, f] = arguments;
     let result: isize;
+    #[cfg(target_arch = "x86_64")]
     // SAFETY: the convention's registers; memory is the caller's promise.
     unsafe {
         asm!("syscall", inlateout("rax") number as isize => result, in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d,
             in("r8") e, in("r9") f, lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        asm!("svc 0", in("x8") number, inlateout("x0") a as isize => result, in("x1") b, in("x2") c, in("x3") d,
+            in("x4") e, in("x5") f, options(nostack));
     }
     result
 }
 
 /// A private anonymous mapping of `bytes`, readable and writable, without a reservation of swap; 0 if there is none.
 pub fn map(bytes: usize) -> usize {
+    const FLAGS: usize = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     // SAFETY: a fresh mapping at an address that the kernel chooses overlaps nothing.
-    let at = unsafe { call(nr::MMAP, [0, bytes, 3, 0x4022, usize::MAX, 0]) };
+    let at = unsafe { call(number::SYS_mmap, [0, bytes, PROT_READ | PROT_WRITE, FLAGS, usize::MAX, 0]) };
     if at < 0 { 0 } else { at as usize }
 }
 
@@ -81,7 +70,7 @@ pub fn map(bytes: usize) -> usize {
 /// Nobody uses the range any more.
 pub unsafe fn unmap(start: usize, bytes: usize) {
     // SAFETY: promised by the caller.
-    unsafe { call(nr::MUNMAP, [start, bytes, 0, 0, 0, 0]) };
+    unsafe { call(number::SYS_munmap, [start, bytes, 0, 0, 0, 0]) };
 }
 
 /// Gives the memory of a range back; it reads as zeros afterwards. Returns the kernel's answer.
@@ -90,14 +79,13 @@ pub unsafe fn unmap(start: usize, bytes: usize) {
 /// The contents are not needed any more.
 pub unsafe fn discard(start: usize, bytes: usize) -> isize {
     // SAFETY: promised by the caller.
-    unsafe { call(nr::MADVISE, [start, bytes, 4, 0, 0, 0]) }
+    unsafe { call(number::SYS_madvise, [start, bytes, MADV_DONTNEED, 0, 0, 0]) }
 }
 
 /// Brings a range in as reads of it would.
 pub fn populate(start: usize, bytes: usize) -> isize {
-    const POPULATE_READ: usize = 22;
     // SAFETY: changes no contents.
-    unsafe { call(nr::MADVISE, [start, bytes, POPULATE_READ, 0, 0, 0]) }
+    unsafe { call(number::SYS_madvise, [start, bytes, MADV_POPULATE_READ, 0, 0, 0]) }
 }
 
 /// A range of memory as the kernel takes it in lists (`struct iovec`).
@@ -116,11 +104,9 @@ pub struct Range {
 /// # Safety
 /// The contents are not needed any more.
 pub unsafe fn discard_all(ranges: &[Range]) {
-    /// `PIDFD_SELF_THREAD_GROUP`.
-    const SELF: usize = -10001isize as usize;
-    let list = ranges.as_ptr() as usize;
+    let (this, list) = (PIDFD_SELF_THREAD_GROUP, ranges.as_ptr() as usize);
     // SAFETY: the list is a live array of ranges; their contents are promised by the caller.
-    let done = unsafe { call(nr::PROCESS_MADVISE, [SELF, list, ranges.len(), 4, 0, 0]) };
+    let done = unsafe { call(number::SYS_process_madvise, [this, list, ranges.len(), MADV_DONTNEED, 0, 0]) };
     let all: usize = ranges.iter().map(|range| range.bytes).sum();
     if done != all as isize {
         // Not by lists, or not to the end: a range that is empty already stays so.
@@ -131,32 +117,30 @@ pub unsafe fn discard_all(ranges: &[Range]) {
     }
 }
 
-/// Nanoseconds of the monotonic clock, by the kernel. Cost: a system call; see [`crate::clock`].
+/// Nanoseconds of the monotonic clock, by the kernel. See [`crate::clock`], which is cheaper.
 pub fn clock() -> u64 {
-    let mut time = [0u64; 2];
-    // SAFETY: writes the two words.
-    unsafe { call(nr::CLOCK_GETTIME, [1, time.as_mut_ptr() as usize, 0, 0, 0, 0]) };
-    time[0] * 1_000_000_000 + time[1]
+    time_of(CLOCK_MONOTONIC).unwrap_or(0)
 }
 
-/// Nanoseconds of processor time that this thread has used. Cost: a system call.
+/// Nanoseconds of processor time that this thread has used.
 pub fn thread_time() -> u64 {
-    let mut time = [0u64; 2];
-    // SAFETY: writes the two words.
-    unsafe { call(nr::CLOCK_GETTIME, [3, time.as_mut_ptr() as usize, 0, 0, 0, 0]) };
-    time[0] * 1_000_000_000 + time[1]
+    time_of(CLOCK_THREAD_CPUTIME_ID).unwrap_or(0)
 }
 
 /// For how many nanoseconds the threads of a process have run together; nothing if there is no such process.
 pub fn time_run(process: i32) -> Option<u64> {
     // What <linux/posix-timers.h> makes of a process and its clock.
     const SCHEDULED: i32 = 2;
+    time_of((!process << 3 | SCHEDULED) as usize)
+}
+
+/// Nanoseconds of a clock; nothing if there is no such clock.
+#[inline]
+fn time_of(clock: usize) -> Option<u64> {
     let mut time = [0u64; 2];
     // SAFETY: the kernel writes two words to `time`.
-    let answer = unsafe {
-        call(nr::CLOCK_GETTIME, [(!process << 3 | SCHEDULED) as usize, time.as_mut_ptr() as usize, 0, 0, 0, 0])
-    };
-    (answer == 0).then(|| time[0] * 1_000_000_000 + time[1])
+    let error = unsafe { call(number::SYS_clock_gettime, [clock, time.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    (error == 0).then(|| time[0] * SECOND + time[1])
 }
 
 /// Whether two processes have the same memory, as a child of `vfork` and its parent have until the child executes a program.
@@ -164,59 +148,80 @@ pub fn time_run(process: i32) -> Option<u64> {
 pub fn shares_memory(process: i32, other: i32) -> bool {
     const KCMP_VM: usize = 1;
     // SAFETY: it compares, and touches no memory.
-    unsafe { call(nr::KCMP, [process as usize, other as usize, KCMP_VM, 0, 0, 0]) == 0 }
+    unsafe { call(number::SYS_kcmp, [process as usize, other as usize, KCMP_VM, 0, 0, 0]) == 0 }
 }
 
 /// Waits so many nanoseconds, or less if a signal comes.
 pub fn sleep(nanoseconds: u64) {
-    let pause = [nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000];
+    let pause = [nanoseconds / SECOND, nanoseconds % SECOND];
     // SAFETY: nanosleep reads two words.
-    unsafe { call(nr::NANOSLEEP, [pause.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+    unsafe { call(number::SYS_nanosleep, [pause.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// Opens a file, which a program that is executed does not have. The descriptor, or a negative error number.
+pub fn open(path: &core::ffi::CStr, flags: usize) -> isize {
+    // SAFETY: reads a path that ends.
+    unsafe { call(number::SYS_openat, [AT_FDCWD, path.as_ptr() as usize, flags | O_CLOEXEC, 0, 0, 0]) }
+}
+
+/// Reads from where the file is. The bytes that were read, or a negative error number.
+pub fn read(descriptor: i32, into: &mut [core::mem::MaybeUninit<u8>]) -> isize {
+    // SAFETY: the kernel writes to bytes that are borrowed here.
+    unsafe { call(number::SYS_read, [descriptor as usize, into.as_mut_ptr() as usize, into.len(), 0, 0, 0]) }
+}
+
+/// Closes a descriptor.
+///
+/// # Safety
+/// It is the caller's, who does not use it any more.
+pub unsafe fn close(descriptor: i32) {
+    // SAFETY: promised by the caller.
+    unsafe { call(number::SYS_close, [descriptor as usize, 0, 0, 0, 0, 0]) };
 }
 
 /// A random number.
 pub fn random() -> u64 {
     let mut word = clock();
     // SAFETY: getrandom writes 8 bytes.
-    unsafe { call(318, [&raw mut word as usize, 8, 0, 0, 0, 0]) };
+    unsafe { call(number::SYS_getrandom, [&raw mut word as usize, 8, 0, 0, 0, 0]) };
     word
 }
 
 /// Writes a message to a descriptor. The bytes that were written, or a negative error number.
 pub fn write(descriptor: i32, text: &[u8]) -> isize {
     // SAFETY: only reads `text`.
-    unsafe { call(nr::WRITE, [descriptor as usize, text.as_ptr() as usize, text.len(), 0, 0, 0]) }
+    unsafe { call(number::SYS_write, [descriptor as usize, text.as_ptr() as usize, text.len(), 0, 0, 0]) }
 }
 
 /// Lengthens the file of a descriptor by so many zeros, which take no room on its disk.
 pub fn lengthen(descriptor: i32, bytes: usize) {
     let mut status = [0u64; 18];
     // SAFETY: fstat writes 144 bytes.
-    if unsafe { call(nr::FSTAT, [descriptor as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0]) } == 0 {
+    if unsafe { call(number::SYS_fstat, [descriptor as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0]) } == 0 {
         // The seventh word is the length.
         let length = status[6] as usize + bytes;
         // SAFETY: touches no memory.
-        unsafe { call(nr::FTRUNCATE, [descriptor as usize, length, 0, 0, 0, 0]) };
+        unsafe { call(number::SYS_ftruncate, [descriptor as usize, length, 0, 0, 0, 0]) };
     }
 }
 
 /// This process.
 pub fn process_id() -> i32 {
     // SAFETY: touches no memory.
-    unsafe { call(nr::GETPID, [0; 6]) as i32 }
+    unsafe { call(number::SYS_getpid, [0; 6]) as i32 }
 }
 
 /// The namespace of process numbers that this process is in; 0 if the kernel does not say.
 pub fn pid_namespace() -> u64 {
-    const STAT: usize = 4;
     match PID_NAMESPACE.load(Ordering::Relaxed) {
         0 => {}
         known => return known,
     }
     let mut status = [0u64; 18];
-    // SAFETY: stat reads a path and writes 144 bytes.
-    let error =
-        unsafe { call(STAT, [c"/proc/self/ns/pid".as_ptr() as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    let path = c"/proc/self/ns/pid".as_ptr() as usize;
+    let arguments = [AT_FDCWD, path, status.as_mut_ptr() as usize, 0, 0, 0];
+    // SAFETY: newfstatat reads a path and writes 144 bytes.
+    let error = unsafe { call(number::SYS_newfstatat, arguments) };
     // The number of its file.
     let found = if error == 0 { status[1] } else { 0 };
     PID_NAMESPACE.store(found, Ordering::Relaxed);
@@ -234,47 +239,46 @@ pub fn forget_pid_namespace() {
 /// Waits until `word` is no longer `value`, is woken, or for no reason.
 pub fn wait(word: &core::sync::atomic::AtomicU32, value: u32) {
     // SAFETY: reads one word that is borrowed.
-    unsafe { call(nr::FUTEX, [word.as_ptr() as usize, 128, value as usize, 0, 0, 0]) };
+    unsafe {
+        call(number::SYS_futex, [word.as_ptr() as usize, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, value as usize, 0, 0, 0])
+    };
 }
 
 /// Wakes one that waits for `word`.
 pub fn wake(word: &core::sync::atomic::AtomicU32) {
     // SAFETY: touches no memory.
-    unsafe { call(nr::FUTEX, [word.as_ptr() as usize, 129, 1, 0, 0, 0]) };
+    unsafe { call(number::SYS_futex, [word.as_ptr() as usize, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, 0, 0, 0]) };
 }
 
 /// As [`wait`], for a word that several processes share.
 pub fn wait_everywhere(word: &core::sync::atomic::AtomicU32, value: u32) {
     // SAFETY: reads one word that is borrowed.
-    unsafe { call(nr::FUTEX, [word.as_ptr() as usize, 0, value as usize, 0, 0, 0]) };
+    unsafe { call(number::SYS_futex, [word.as_ptr() as usize, FUTEX_WAIT, value as usize, 0, 0, 0]) };
 }
 
 /// As [`wait_everywhere`], for so many nanoseconds at most.
 pub fn wait_everywhere_for(word: &core::sync::atomic::AtomicU32, value: u32, nanoseconds: u64) {
-    let most = [nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000];
+    let most = [nanoseconds / SECOND, nanoseconds % SECOND];
     // SAFETY: reads one word that is borrowed, and two here.
-    unsafe { call(nr::FUTEX, [word.as_ptr() as usize, 0, value as usize, most.as_ptr() as usize, 0, 0]) };
+    unsafe {
+        call(number::SYS_futex, [word.as_ptr() as usize, FUTEX_WAIT, value as usize, most.as_ptr() as usize, 0, 0])
+    };
 }
 
 /// Wakes all that wait for `word`, in whatever process.
 pub fn wake_everywhere(word: &core::sync::atomic::AtomicU32) {
     // SAFETY: touches no memory.
-    unsafe { call(nr::FUTEX, [word.as_ptr() as usize, 1, i32::MAX as usize, 0, 0, 0]) };
-}
-
-/// Sleeps for so many nanoseconds, less than a second.
-pub fn nap(nanoseconds: u64) {
-    let pause = [0u64, nanoseconds];
-    // SAFETY: nanosleep reads two words.
-    unsafe { call(35, [pause.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+    unsafe { call(number::SYS_futex, [word.as_ptr() as usize, FUTEX_WAKE, i32::MAX as usize, 0, 0, 0]) };
 }
 
 /// Whether calls can be dispatched to user space (Linux 5.11 and later, x86-64; not where a filter forbids it).
 pub fn can_dispatch() -> bool {
+    const OFF: usize = 0;
+    const ON: usize = 1;
     // SAFETY: dispatch with all code exempt changes nothing, and ends at once.
     unsafe {
-        let on = call(nr::PRCTL, [59, 1, 0, usize::MAX, 0, 0]) == 0;
-        call(nr::PRCTL, [59, 0, 0, 0, 0, 0]);
+        let on = call(number::SYS_prctl, [PR_SET_SYSCALL_USER_DISPATCH, ON, 0, usize::MAX, 0, 0]) == 0;
+        call(number::SYS_prctl, [PR_SET_SYSCALL_USER_DISPATCH, OFF, 0, 0, 0, 0]);
         on
     }
 }

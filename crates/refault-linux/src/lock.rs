@@ -4,7 +4,7 @@
 //! it is not reentrant. Cost: one exchange without contention.
 //!
 //! ```
-//! use refault_paging::lock::Lock;
+//! use refault_linux::lock::Lock;
 //!
 //! static COUNT: Lock<u32> = Lock::new(0);
 //! std::thread::scope(|scope| {
@@ -99,6 +99,8 @@ impl<T> Drop for Held<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::vec::Vec;
+
     use super::*;
 
     #[test]
