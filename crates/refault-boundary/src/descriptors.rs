@@ -1,6 +1,7 @@
 //! The agent's own descriptors: high numbers, close-on-exec but for the segment, and not the program's to close or
 //! replace, nor listed in `/proc/self/fd`: programs that confine themselves look there for what is open still.
 
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use refault_linux::calls::{
@@ -9,6 +10,7 @@ use refault_linux::calls::{
 };
 use refault_linux::errno::{EMFILE, ENFILE};
 use refault_linux::sys;
+use refault_paging::settings::Output;
 
 use crate::frame;
 
@@ -173,20 +175,18 @@ fn is_own_in(folder: usize, number: usize) -> bool {
     here.is_some() && here == status(folder, &number.to_string(), 0)
 }
 
-/// The number of an open file that the command gave to the program, written as `DESCRIPTOR:DEVICE:INODE:PATH`; if
-/// another file has the number by now, the path is opened.
-pub(crate) fn output(place: &str) -> Option<i32> {
-    let mut parts = place.splitn(4, ':');
-    let mut number = || parts.next()?.parse::<u64>().ok();
-    let (descriptor, device, inode) = (number()?, number()?, number()?);
+/// The number of an open file that the command gave to the program; if another file has the number by now, the path is
+/// opened.
+pub(crate) fn output(file: &Output) -> Option<i32> {
+    let descriptor = file.descriptor;
     let mut stat = [0u64; 18];
     // SAFETY: fstat writes 144 bytes, of which the first two words are device and inode.
     let there = unsafe { sys::call(SYS_fstat, [descriptor as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0]) } == 0;
-    if there && stat[..2] == [device, inode] {
-        keep(descriptor as i32);
-        return Some(descriptor as i32);
+    if there && stat[..2] == [file.device, file.inode] {
+        keep(descriptor);
+        return Some(descriptor);
     }
-    let path = std::ffi::CString::new(parts.next()?).ok()?;
+    let path = std::ffi::CString::new(file.path.as_bytes()).ok()?;
     // SAFETY: opens a file: O_WRONLY | O_APPEND | O_CLOEXEC.
     let opened = unsafe { sys::call(SYS_open, [path.as_ptr() as usize, 0o2_002_001, 0, 0, 0, 0]) };
     (opened >= 0).then(|| adopt(opened as i32))

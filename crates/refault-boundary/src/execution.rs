@@ -8,7 +8,8 @@
 //! Invariants: the program's own memory is not written to; a child that borrows memory leaves nothing behind in it but the
 //! vectors of its block, which end with it. Cost: some 20 µs per execution, and the copy where there is one.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
 use refault_image::preload::{self, Wish};
@@ -35,15 +36,15 @@ const WORD: usize = size_of::<usize>();
 static LIBRARY: OnceLock<CString> = OnceLock::new();
 
 /// Sets the path by which programs find this library.
-pub(crate) fn set_library(path: &str) {
-    if let Ok(path) = CString::new(path) {
+pub(crate) fn set_library(path: &OsStr) {
+    if let Ok(path) = CString::new(path.as_bytes()) {
         let _ = LIBRARY.set(path);
     }
 }
 
 /// Takes this library out of the environment of this process, which is not managed: what it executes is looked at by nobody,
 /// and may be what cannot load it. Called before the program has threads.
-pub(crate) fn withdraw(library: &str) {
+pub(crate) fn withdraw(library: &OsStr) {
     unsafe extern "C" {
         static environ: *const *mut u8;
     }

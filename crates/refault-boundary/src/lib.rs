@@ -12,6 +12,8 @@
 // Calls are named as the kernel names them.
 #![allow(non_upper_case_globals)]
 
+use refault_paging::settings::{AgentSettings, VARIABLE};
+
 mod advice;
 mod area;
 mod calls;
@@ -37,7 +39,6 @@ mod pieces;
 mod pointed;
 mod report;
 mod seen;
-mod settings;
 mod signals;
 mod sites;
 mod start;
@@ -56,8 +57,8 @@ static HEAP: heap::AgentHeap = heap::AgentHeap;
 static START: extern "C" fn() = loaded;
 
 extern "C" fn loaded() {
-    let Some(text) = std::env::var_os("REFAULT_AGENT") else { return };
-    let settings = match settings::Settings::parse(&text.to_string_lossy()) {
+    let Some(value) = std::env::var_os(VARIABLE) else { return };
+    let settings = match AgentSettings::decode(&value) {
         Ok(settings) => settings,
         Err(why) => report::end(format_args!("REFAULT_AGENT is not understood: {why}; it is written by `refault run`")),
     };

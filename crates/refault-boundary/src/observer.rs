@@ -22,16 +22,17 @@ use refault_core::schemes::{self, Scheme};
 use refault_linux::calls::{SYS_exit, SYS_prctl, SYS_rt_sigprocmask};
 use refault_linux::lock::{Held, Lock};
 use refault_linux::sys;
+use refault_paging::settings::{AgentSettings, MonitorSettings, Output};
 use refault_paging::tree::OWN_THREAD;
 use refault_paging::{Engine, PAGE, ProcessMonitor};
 use serde::Serialize;
 
 use crate::entry::paging;
-use crate::settings::{MonitorSettings, Settings};
 use crate::{clone, descriptors, report};
 
 /// First word of a piece.
 const MARK: u64 = u64::from_le_bytes(*b"rfrecord");
+const MILLISECOND: u64 = 1_000_000;
 /// Nanoseconds between two lines with what the monitor came to.
 const SUMS_EVERY: u64 = 1_000_000_000;
 /// Looks of a record that is to cost little are never further apart, in nanoseconds …
@@ -76,10 +77,10 @@ struct Monitor {
 ///
 /// # Errors
 /// Says what is not to be had or not understood.
-pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
+pub(crate) fn begin(settings: &AgentSettings) -> Result<(), String> {
     let record = settings.record.as_ref().map(|record| {
         let out = descriptors::output(&record.out).ok_or("the record cannot be opened")?;
-        let (interval, most_cpu) = (record.interval, record.most_cpu);
+        let (interval, most_cpu) = (record.interval_ms * MILLISECOND, record.most_cpu);
         let (begin, waited, touched) = (sys::now(), 0, Vec::new());
         Ok::<_, &str>(Record { out, interval, min_interval: interval, most_cpu, begin, waited, touched })
     });
@@ -212,10 +213,9 @@ impl Monitor {
         let text = |error: refault_config::ConfigError| error.to_string();
         let mut config = Config::parse_with(&settings.text, "monitor", &settings.changes).map_err(text)?;
         settings.schemes.iter().try_for_each(|line| config.add_scheme(line)).map_err(text)?;
-        let open = |place: &Option<String>| {
-            let opened =
-                place.as_deref().map(|place| descriptors::output(place).ok_or("the monitor's file cannot be opened"));
-            opened.transpose()
+        let open = |file: &Option<Output>| {
+            let opened = file.as_ref().map(descriptors::output);
+            opened.map(|opened| opened.ok_or("the monitor's file cannot be opened")).transpose()
         };
         let out = open(&settings.out)?;
         let sums = open(&settings.sums)?.or(out);

@@ -1,16 +1,18 @@
 //! How the agent starts in a program, and how it ends with it.
 
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use refault_linux::calls::{SYS_close, SYS_getrlimit, SYS_mmap, SYS_open, SYS_openat};
 use refault_linux::uffd::Uffd;
 use refault_linux::{proc, sys};
+use refault_paging::settings::AgentSettings;
 use refault_paging::stores::{Files, Stores};
 use refault_paging::{Account, Attributes, Engine, EngineOptions, Shared};
 use refault_store::noted;
 
 use crate::mappings::Mapping;
-use crate::settings::Settings;
 use crate::signals::Actions;
 use crate::thread::Thread;
 use crate::{
@@ -19,7 +21,7 @@ use crate::{
 };
 
 /// Takes the program over. Called by the loader, before the program's own code.
-pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
+pub(crate) fn begin(settings: &AgentSettings) -> Result<(), String> {
     if is_traced() {
         leave_alone(settings);
         report::say(format_args!("process {} is traced (by a debugger): it is not managed", sys::process_id()));
@@ -98,7 +100,7 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
 }
 
 /// This process is not managed, and what it executes is not either.
-fn leave_alone(settings: &Settings) {
+fn leave_alone(settings: &AgentSettings) {
     if let Some(library) = &settings.library {
         execution::withdraw(library);
     }
@@ -214,8 +216,8 @@ fn borrows_memory() -> bool {
 struct Directory(i32);
 
 impl Directory {
-    fn open(path: &str) -> Option<Directory> {
-        let path = std::ffi::CString::new(path).ok()?;
+    fn open(path: &OsStr) -> Option<Directory> {
+        let path = CString::new(path.as_bytes()).ok()?;
         // SAFETY: opens a directory: O_PATH | O_DIRECTORY | O_CLOEXEC.
         let descriptor = unsafe { sys::call(SYS_open, [path.as_ptr() as usize, 0o12_200_000, 0, 0, 0, 0]) };
         (descriptor >= 0).then(|| Directory(descriptors::adopt(descriptor as i32)))
@@ -250,7 +252,7 @@ impl Files for Directory {
 }
 
 /// The segment that the tree shares, or one of this process and its forked children alone.
-fn segment(settings: &Settings) -> Result<*const Shared, &'static str> {
+fn segment(settings: &AgentSettings) -> Result<*const Shared, &'static str> {
     if let Some(descriptor) = settings.segment {
         descriptors::keep(descriptor);
         if let Ok(shared) = Shared::map(descriptor) {
@@ -294,7 +296,7 @@ fn is_emulated(maps: &[Mapping<'_>]) -> bool {
 /// Whether an agent is at work in this process already: in a program that emulates a processor, and a kernel without a
 /// userfaultfd, for this one. It hides its descriptors, the segment's among them. What this one maps the emulator maps,
 /// and so it is managed.
-fn is_managed_from_outside(settings: &Settings) -> bool {
+fn is_managed_from_outside(settings: &AgentSettings) -> bool {
     const EBADF: i32 = 9;
     settings.segment.is_some_and(|descriptor| Shared::map(descriptor).is_err_and(|error| error == EBADF))
 }

@@ -3,7 +3,6 @@
 //! A program may change its user or its root before it executes another, so it is not left to open them: it inherits
 //! the descriptors, under high numbers that programs hardly use. The agent's `descriptors.rs` is the other end.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
@@ -12,6 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::FdFlags;
 
 use refault_console::Failure;
+use refault_paging::settings::Output;
 
 /// A file without a name, which leaves nothing behind however the command ends. Others open it through `/proc` while it
 /// lives.
@@ -85,11 +85,9 @@ impl Inherited {
         Ok(Inherited(inherited))
     }
 
-    /// What the agent is told: `DESCRIPTOR:DEVICE:INODE:PATH`.
-    pub fn place(&self, path: &Path) -> OsString {
-        let id = rustix::fs::fstat(&self.0).map_or((0, 0), |stat| (stat.st_dev, stat.st_ino));
-        let mut place = OsString::from(format!("{}:{}:{}:", self.0.as_raw_fd(), id.0, id.1));
-        place.push(path);
-        place
+    /// What the agent is told of it.
+    pub fn output(&self, path: &Path) -> Output {
+        let (device, inode) = rustix::fs::fstat(&self.0).map_or((0, 0), |stat| (stat.st_dev, stat.st_ino));
+        Output { descriptor: self.number(), device, inode, path: path.as_os_str().to_owned() }
     }
 }

@@ -1,6 +1,6 @@
 //! Starting programs with the agent preloaded: what can be checked beforehand, and the agent's settings.
 //!
-//! The settings are `key=value` pairs in one environment variable; the agent's `settings.rs` is the other end.
+//! The settings are one struct of both ([`AgentSettings`]), which one environment variable holds.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -14,6 +14,7 @@ use refault_core::policy::{FrontEnd, PolicySpec};
 use refault_lab::meminfo;
 use refault_linux::sys;
 use refault_linux::uffd::{Refusal, Uffd};
+use refault_paging::settings::{AgentSettings, MonitorSettings, Output, VARIABLE};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -29,9 +30,6 @@ pub const DEFAULT_POLICY: &str = "adaptive-mapped{cyclic=yes}";
 /// The policy where generations are asked for unless another is named: pools compare programs by the births of theirs, and
 /// schemes sort pages into them.
 pub const GENERATIONS_POLICY: &str = "mglru{cyclic=yes}";
-
-/// What separates the settings.
-const SEPARATOR: &str = "\u{1f}";
 
 /// Where accesses come from and what is done about them, as every command with a monitor takes it.
 #[derive(clap::Args, Debug, Default)]
@@ -82,7 +80,7 @@ pub struct Launch {
     library: PathBuf,
     /// The library that has to be preloaded before it.
     first: Option<Text>,
-    settings: OsString,
+    settings: AgentSettings,
     /// What the program inherits.
     inherited: Vec<Inherited>,
 }
@@ -103,39 +101,36 @@ impl Launch {
                 "this binary does not hold it: put it beside it or into ../lib/refault, or name it in REFAULT_AGENT_LIBRARY";
             Failure::failed("the agent is missing", program::AGENT, remedy)
         })?;
-        // First, so that nothing else is judged by a library of another build.
-        let layout = refault_paging::Shared::LAYOUT;
-        let settings = OsString::from(format!("layout={layout:x}{SEPARATOR}memory={memory}"));
         let library = std::path::absolute(&library).unwrap_or(library);
-        let mut launch =
-            Launch { program: program.to_vec(), library, first: image.first, settings, inherited: Vec::new() };
-        launch.push("library", launch.library.clone());
-        Ok(launch)
+        let settings = AgentSettings {
+            memory,
+            policy: DEFAULT_POLICY.to_owned(),
+            library: Some(library.clone().into_os_string()),
+            ..AgentSettings::default()
+        };
+        Ok(Launch { program: program.to_vec(), library, first: image.first, settings, inherited: Vec::new() })
     }
 
-    /// Lets the program and what it executes inherit an open file, and tells the agent its number.
-    pub fn give_number(&mut self, key: &str, file: Inherited) {
-        self.push(key, file.number().to_string());
-        self.inherited.push(file);
+    /// What the agent is told.
+    pub fn settings(&mut self) -> &mut AgentSettings {
+        &mut self.settings
     }
 
-    /// Adds a setting.
-    pub fn push(&mut self, key: &str, value: impl AsRef<OsStr>) {
-        self.settings.push(SEPARATOR);
-        self.settings.push(key);
-        self.settings.push("=");
-        self.settings.push(value);
+    /// Lets the program and what it executes inherit the segment that the tree shares.
+    pub fn share_segment(&mut self, segment: Inherited) {
+        self.settings.segment = Some(segment.number());
+        self.inherited.push(segment);
     }
 
-    /// Adds a file that the agent appends to.
+    /// A file that the agent appends to.
     ///
     /// # Errors
     /// It cannot be opened.
-    pub fn output(&mut self, key: &str, path: &Path) -> Result<(), Failure> {
+    pub fn output(&mut self, path: &Path) -> Result<Output, Failure> {
         let file = Inherited::append(path)?;
-        self.push(key, file.place(path));
+        let output = file.output(path);
         self.inherited.push(file);
-        Ok(())
+        Ok(output)
     }
 
     /// Adds a monitor with its schemes. The policy's name decides what schemes can do.
@@ -157,10 +152,9 @@ impl Launch {
                 "the program that is started is the target; leave pid and regions out",
             );
         }
-        self.push("monitor", options.text()?);
-        options.set.iter().for_each(|change| self.push("monitor-set", change));
-        options.scheme.iter().for_each(|line| self.push("monitor-scheme", line));
-        self.push("monitor-cpu", most_cpu.to_string());
+        let (text, changes, schemes) = (options.text()?, options.set.clone(), options.scheme.clone());
+        let before = self.settings.monitor.take().unwrap_or_default();
+        self.settings.monitor = Some(MonitorSettings { text, changes, schemes, most_cpu, ..before });
         Ok(config)
     }
 
@@ -172,7 +166,7 @@ impl Launch {
         preload::compose(others.as_bytes(), library, Wish::With(self.first), |part| preload.extend_from_slice(part));
         let preload = OsString::from_vec(preload);
         let mut command = Command::new(&self.program[0]);
-        command.args(&self.program[1..]).env("LD_PRELOAD", preload).env("REFAULT_AGENT", &self.settings);
+        command.args(&self.program[1..]).env("LD_PRELOAD", preload).env(VARIABLE, self.settings.encode());
         command
     }
 
@@ -273,7 +267,7 @@ pub fn kernel_obstacle() -> Option<KernelObstacle> {
     let obstacle = |what, tried: String, remedy| Some(KernelObstacle { what, tried, remedy });
     match Uffd::probe() {
         Ok(()) if sys::can_dispatch() => None,
-        Ok(()) if std::env::var_os("REFAULT_AGENT").is_some() => obstacle(
+        Ok(()) if std::env::var_os(VARIABLE).is_some() => obstacle(
             "this is under 'refault run' already",
             "a program has one budget, which its children share".to_owned(),
             "start the program without a second 'refault run'",

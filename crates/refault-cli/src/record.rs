@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use refault_console::{Contents, Failure, ForceArgs, Outputs, say};
+use refault_paging::settings::RecordSettings;
 use refault_trace::rft::RftWriter;
 use refault_trace::write::OutputFormat;
 use refault_trace::{Entry, Kind, TimeSpan};
@@ -82,8 +83,9 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
     let output = output.expect("invariant: a path was given");
     let file = output.file().try_clone().map_err(|error| Failure::write(args.out.display(), &error))?;
     let mut writer = RftWriter::new(file, &args.out).map_err(|error| unwritten(&error))?;
-    launch.output("record", pieces.path())?;
-    launch.push("record-interval-ms", args.interval.to_string());
+    let out = launch.output(pieces.path())?;
+    launch.settings().record =
+        Some(RecordSettings { out, interval_ms: args.interval.max(1), shift: 0, most_cpu: None });
     let command = args.program.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let mut recording = Recording::default();
     let mut file = std::fs::File::open(pieces.path()).map_err(|error| Failure::write("a temporary file", &error))?;

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use clap::{ArgGroup, Args};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
+use refault_paging::settings::{AgentSettings, VARIABLE};
 
 use crate::launched;
 use crate::pool::{place, status::status};
@@ -151,12 +152,11 @@ fn file_of(source: &str) -> Result<PathBuf, Failure> {
         _ => Failure::usage("cannot look at process", source, format!("{error}; {remedy}")),
     })?;
     let value = |name: &[u8]| environment.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(name));
-    let settings = value(b"REFAULT_AGENT=");
-    let stats = settings
-        .and_then(|settings| settings.split(|byte| *byte == 0x1f).find_map(|pair| pair.strip_prefix(b"stats=")))
-        .or_else(|| value(b"REFAULT_CACHE_STATS=").filter(|file| !file.is_empty()));
-    match stats {
-        Some(stats) => Ok(as_seen_by(source, Path::new(OsStr::from_bytes(stats)))),
+    let settings = value(VARIABLE.as_bytes()).and_then(|value| value.strip_prefix(b"="));
+    let of_cache = || value(b"REFAULT_CACHE_STATS=").filter(|file| !file.is_empty());
+    let stats = settings.and_then(AgentSettings::stats_of);
+    match stats.or_else(|| of_cache().map(|file| OsStr::from_bytes(file).to_owned())) {
+        Some(stats) => Ok(as_seen_by(source, Path::new(&stats))),
         None if settings.is_some() => {
             Err(Failure::usage("it writes no statistics", source, "start it with refault run --stats FILE"))
         }

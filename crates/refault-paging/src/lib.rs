@@ -35,6 +35,7 @@ mod ranges;
 mod reclaim;
 mod rollup;
 mod segment;
+pub mod settings;
 pub mod share;
 mod spare;
 mod staging;

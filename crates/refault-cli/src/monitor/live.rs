@@ -25,9 +25,10 @@ pub fn run(args: &MonitorArgs) -> Result<(), Failure> {
     let report = outputs.claim("--report", args.report.as_deref(), Contents::Html)?;
     let mut launch = Launch::new(&args.program, memory)?;
     let found = Unnamed::new()?;
-    launch.push("policy", &args.policy);
-    launch.output("monitor-out", found.path())?;
+    launch.settings().policy.clone_from(&args.policy);
+    let out = launch.output(found.path())?;
     let config = launch.monitor(&args.monitor, &args.policy, args.monitor_cpu.0)?;
+    launch.settings().monitor.get_or_insert_default().out = Some(out);
     let mut kernel = match args.source {
         Some(Source::Kernel) => {
             Some(Kernel::claim(Path::new(SYSFS), "leave --source kernel out: refault's own monitor needs none")?)

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{Read, Seek};
 
 use refault_console::Failure;
+use refault_paging::settings::RecordSettings;
 
 use crate::inherited::Unnamed;
 use crate::launch::Launch;
@@ -40,10 +41,9 @@ impl Looks {
     /// A file cannot be had.
     pub(super) fn of(launch: &mut Launch, sample: Sample) -> Result<Looks, Failure> {
         let place = Unnamed::new()?;
-        launch.output("record", place.path())?;
-        launch.push("record-interval-ms", sample.interval_ms.to_string());
-        launch.push("record-shift", sample.shift.to_string());
-        launch.push("record-cpu", sample.most_cpu.to_string());
+        let (out, most_cpu) = (launch.output(place.path())?, Some(sample.most_cpu));
+        let Sample { interval_ms, shift, .. } = sample;
+        launch.settings().record = Some(RecordSettings { out, interval_ms, shift, most_cpu });
         // For writing too: it is emptied here.
         let file = File::options().read(true).write(true).open(place.path());
         let file = file.map_err(|error| Failure::write("a temporary file", &error))?;

@@ -27,7 +27,11 @@ impl Sums {
     /// A file cannot be had.
     pub(super) fn of(launch: &mut Launch) -> Result<Sums, Failure> {
         let place = Unnamed::new()?;
-        launch.output("monitor-sums", place.path())?;
+        let sums = launch.output(place.path())?;
+        // Without a monitor there are none.
+        if let Some(monitor) = &mut launch.settings().monitor {
+            monitor.sums = Some(sums);
+        }
         let file = File::open(place.path()).map_err(|error| Failure::write("a temporary file", &error))?;
         Ok(Sums { _place: place, file, pending: Vec::new(), latest: BTreeMap::new() })
     }

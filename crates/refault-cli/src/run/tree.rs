@@ -161,22 +161,15 @@ impl Tree<'_> {
 
     fn prepare(&self) -> Result<(Launch, &'static Shared), Failure> {
         let mut launch = Launch::new(self.program, self.memory)?;
-        launch.push("policy", self.policy);
-        if let Some(directory) = directory(self.store)? {
-            launch.push("file", directory);
-        }
-        if self.children == Children::Own {
-            launch.push("own", "1");
-        }
+        let file = directory(self.store)?.map(PathBuf::into_os_string);
+        // For `refault top`, which looks at the environment of processes.
+        let stats = self.stats.map(|stats| std::path::absolute(stats).unwrap_or_else(|_| stats.to_owned()));
+        let settings = launch.settings();
+        settings.policy = self.policy.to_owned();
+        (settings.file, settings.stats) = (file, stats.map(PathBuf::into_os_string));
+        (settings.own, settings.resident_only) = (self.children == Children::Own, self.resident_only);
         if let Some((options, most_cpu)) = self.monitor {
             launch.monitor(options, self.policy, most_cpu)?;
-        }
-        if self.resident_only {
-            launch.push("resident-only", "1");
-        }
-        if let Some(stats) = self.stats {
-            // For `refault top`, which looks at the environment of processes.
-            launch.push("stats", std::path::absolute(stats).unwrap_or_else(|_| stats.to_owned()));
         }
         let most = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
         if most.is_some_and(|most| most < Shared::BYTES as u64) {
@@ -189,7 +182,7 @@ impl Tree<'_> {
         let shared =
             Shared::map(segment.number()).map_err(|number| no_segment(std::io::Error::from_raw_os_error(number)))?;
         shared.is_in_this_namespace();
-        launch.give_number("segment", segment);
+        launch.share_segment(segment);
         Ok((launch, shared))
     }
 }
