@@ -2,7 +2,7 @@
 //! and files of `/proc` that are it ([`crate::memory_files`]).
 //!
 //! The kernel makes the call a piece at a time. Where it stops at a page that is out, the process that has the page is
-//! asked to hold it ([`refault_paging::visit`]), and the piece is made again.
+//! asked to hold it ([`refault_paging::tree::visit`]), and the piece is made again.
 //!
 //! Invariants: what is allowed is the kernel's to say, by the first piece; a process that does not come (it is stopped,
 //! or not in the tree) leaves what the kernel said. Cost: a call per 256 KiB; a signal and a wait of about a
@@ -10,7 +10,7 @@
 
 use refault_linux::calls::SYS_process_vm_readv;
 use refault_linux::errno::EFAULT;
-use refault_paging::visit::Visitor;
+use refault_paging::tree::visit::Visitor;
 
 use crate::calls::plain;
 use crate::entry;

@@ -31,6 +31,16 @@
 //! # }
 //! ```
 
+mod fault;
+mod forks;
+mod guard;
+pub(crate) mod process_monitor;
+mod reclaim;
+mod sampling;
+mod sharing;
+mod spare;
+mod unwritten;
+
 use std::collections::BTreeMap;
 
 use refault_core::policy::{Admission, PolicyError};
@@ -38,19 +48,19 @@ use refault_core::{PageId, PageType, Shadow};
 use refault_store::{Page, Scratch};
 
 use crate::PAGE;
-use crate::account::Account;
-use crate::aside::Aside;
-use crate::copies::Copies;
-use crate::dropped::Hand;
+use crate::choosing::policies::{self, PagingPolicy, Victims};
+use crate::choosing::streams::Streams;
+use crate::counts::own::Own;
 use crate::figures::{Statistics, Usage};
-use crate::own::Own;
-use crate::policies::{self, PagingPolicy, Victims};
-use crate::ranges::{Attributes, Ranges};
-use crate::staging::Staging;
+use crate::moving::aside::Aside;
+use crate::moving::staging::Staging;
+use crate::moving::way_back::WayBack;
+use crate::page::ranges::{Attributes, Ranges};
+use crate::page::table::{State, Table};
 use crate::stores::Stores;
-use crate::streams::Streams;
-use crate::table::{State, Table};
-use crate::way_back::WayBack;
+use crate::stores::copies::Copies;
+use crate::tree::account::Account;
+use crate::tree::dropped::Hand;
 use refault_linux::sys;
 use refault_linux::uffd::Uffd;
 
@@ -82,55 +92,55 @@ pub enum Outcome {
 
 /// See the module.
 pub struct Engine {
-    pub(crate) uffd: Uffd,
-    pub(crate) ranges: Ranges,
-    pub(crate) table: Table,
-    pub(crate) policy: PagingPolicy,
+    uffd: Uffd,
+    ranges: Ranges,
+    table: Table,
+    policy: PagingPolicy,
     policy_name: String,
-    pub(crate) staging: Staging,
-    pub(crate) store: Stores,
-    pub(crate) copies: Copies,
+    staging: Staging,
+    store: Stores,
+    copies: Copies,
     /// Pages set aside, if anybody looks for accesses.
-    pub(crate) aside: Option<Box<Aside>>,
-    pub(crate) scratch: Scratch,
-    pub(crate) account: Account,
-    pub(crate) resident_only: bool,
-    pub(crate) resident: usize,
-    pub(crate) chosen: Vec<(PageId, Shadow)>,
-    pub(crate) buffer: Vec<Page>,
-    pub(crate) streams: Streams,
-    pub(crate) capacity: usize,
+    aside: Option<Box<Aside>>,
+    scratch: Scratch,
+    account: Account,
+    resident_only: bool,
+    resident: usize,
+    chosen: Vec<(PageId, Shadow)>,
+    buffer: Vec<Page>,
+    streams: Streams,
+    capacity: usize,
     /// Page ids that the policy knows of.
-    pub(crate) known_pages: usize,
+    known_pages: usize,
     /// Bytes of the agent's heap and the like.
-    pub(crate) own_bytes: fn() -> usize,
-    /// See [`crate::own`].
-    pub(crate) own: Own,
+    own_bytes: fn() -> usize,
+    /// See [`crate::counts::own`].
+    own: Own,
     /// See [`Engine::give_up`].
-    pub(crate) given_up: bool,
+    given_up: bool,
     /// Pages may be guarded: see `guard`.
-    pub(crate) guards: bool,
+    guards: bool,
     /// See [`Engine::threads`].
-    pub(crate) several_threads: bool,
-    /// See [`crate::way_back`].
-    pub(crate) way_back: WayBack,
+    several_threads: bool,
+    /// See [`crate::moving::way_back`].
+    way_back: WayBack,
     /// See [`Engine::make_spare`].
-    pub(crate) keeps_spares: bool,
+    keeps_spares: bool,
     /// Bytes that a lock being made adds to those that are locked.
     about_to_lock: usize,
     /// Pages went since this was last asked that others have still.
-    pub(crate) left_to_others: bool,
+    left_to_others: bool,
     /// Resident pages that were shared when that was last looked at, and when that was, in nanoseconds.
-    pub(crate) shared: usize,
-    pub(crate) looked: u64,
-    /// See [`crate::dropped`].
-    pub(crate) hand: Hand,
+    shared: usize,
+    looked: u64,
+    /// See [`crate::tree::dropped`].
+    hand: Hand,
     /// Addresses of stored pages, one in 32, and how many had been stored then.
-    pub(crate) followed: BTreeMap<usize, u64>,
+    followed: BTreeMap<usize, u64>,
     /// Pages that were stored already when it was forked: its parent has them too.
-    pub(crate) inherited_stored: u64,
+    inherited_stored: u64,
     /// When the fault path last called [`Engine::publish`], in nanoseconds.
-    pub(crate) published: u64,
+    published: u64,
     /// Why the last page was lost: the kernel's number, 0 for contents that are not what was stored.
     pub last_error: isize,
     /// See [`Statistics`].
@@ -367,7 +377,7 @@ impl Engine {
     pub(crate) fn drop_contents(&mut self, start: usize, end: usize) {
         let mut at = start;
         while let Some(known) = self.table.next_known(at, end) {
-            let chunk_end = (known + 1).next_multiple_of(crate::table::CHUNK_PAGES * PAGE).min(end);
+            let chunk_end = (known + 1).next_multiple_of(crate::page::table::CHUNK_PAGES * PAGE).min(end);
             for address in (known..chunk_end).step_by(PAGE) {
                 if let Some((page, entry)) = self.table.find(address) {
                     self.drop_page(page, entry.state());
@@ -422,7 +432,7 @@ impl Engine {
             self.ranges.insert(shift(start), shift(end), attributes);
             let mut at = start;
             while let Some(known) = self.table.next_known(at, end) {
-                let chunk_end = (known + 1).next_multiple_of(crate::table::CHUNK_PAGES * PAGE).min(end);
+                let chunk_end = (known + 1).next_multiple_of(crate::page::table::CHUNK_PAGES * PAGE).min(end);
                 for address in (known..chunk_end).step_by(PAGE) {
                     if let Some((page, entry)) = self.table.find(address) {
                         self.relocate_page(page, entry.state(), entry.shadow(), shift(address));
@@ -505,6 +515,34 @@ impl Engine {
         }
         let own = self.own_bytes() + self.store.pool_bytes() as usize;
         (self.resident + self.staging.occupied() + own / PAGE) as u64
+    }
+
+    /// Says how to find out how much of the agent's memory, the stores' tables included, was ever touched.
+    pub fn looks_at_own_with(&mut self, touched: fn() -> usize) {
+        self.own.touched = Some(touched);
+    }
+
+    fn mapped_bytes(&self) -> usize {
+        (self.own_bytes)() + self.store.seal_bytes() as usize
+    }
+
+    /// Bytes that are neither pages nor compressed ones.
+    pub(crate) fn own_bytes(&self) -> usize {
+        self.own.of(self.mapped_bytes())
+    }
+
+    /// At a fork: looks what of them is in memory, from now on again and again.
+    pub(crate) fn look_at_own(&mut self) {
+        if let Some(touched) = self.own.touched {
+            let mapped = self.mapped_bytes();
+            self.own = Own { looked: sys::now(), there: touched(), mapped, ..self.own };
+        }
+    }
+
+    pub(crate) fn look_at_own_again(&mut self) {
+        if self.own.looked != 0 && sys::now().saturating_sub(self.own.looked) >= crate::counts::own::LOOK_EVERY {
+            self.look_at_own();
+        }
     }
 
     /// Whether the program has several threads. Pages may then be copied back instead of moved: that needs no word to the

@@ -17,42 +17,20 @@
 
 #![allow(unsafe_code)]
 
-pub mod account;
-mod aside;
-mod copies;
-mod dropped;
+mod choosing;
+mod counts;
 pub mod engine;
-mod fault;
 pub mod figures;
-mod forks;
-mod guard;
-mod inherited;
-mod own;
-mod pagemap;
-mod policies;
-mod process_monitor;
-mod ranges;
-mod reclaim;
-mod rollup;
-mod segment;
+mod moving;
+mod page;
 pub mod settings;
-pub mod share;
-mod spare;
-mod staging;
 pub mod stores;
-mod streams;
-mod table;
-mod token;
 pub mod tree;
-pub mod unmanaged;
-mod unwritten;
-pub mod visit;
-mod way_back;
 
-pub use account::{Account, MIN_PROGRAM_BYTES};
+pub use engine::process_monitor::{ProcessMonitor, refusal};
 pub use engine::{Engine, EngineOptions, Outcome};
 pub use figures::{Statistics, Usage};
-pub use process_monitor::{ProcessMonitor, refusal};
-pub use ranges::Attributes;
+pub use page::ranges::Attributes;
 pub use refault_linux::PAGE;
 pub use tree::Shared;
+pub use tree::account::{Account, MIN_PROGRAM_BYTES};

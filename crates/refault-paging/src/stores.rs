@@ -29,6 +29,7 @@
 //! ```
 
 mod cold;
+pub(crate) mod copies;
 mod descriptor;
 mod fast_codec;
 

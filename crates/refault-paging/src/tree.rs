@@ -1,6 +1,6 @@
 //! What a tree of processes has in common: a segment that all of them map, with a slot for each.
 //!
-//! All zeros but the limit is a good start. Processes go in and out by [`crate::account`]; what is here is what anybody
+//! All zeros but the limit is a good start. Processes go in and out by [`crate::tree::account`]; what is here is what anybody
 //! can ask, from outside too: sums, who lives, who has more than its part, and the end of those that died without
 //! giving anything back.
 //!
@@ -23,15 +23,25 @@
 //! assert!(!shared.is_over());
 //! ```
 
+pub mod account;
+pub(crate) mod dropped;
+pub(crate) mod inherited;
+mod rollup;
+mod segment;
+pub mod share;
+mod token;
+pub mod unmanaged;
+pub mod visit;
+
 use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use crate::dropped::Dropped;
 use crate::figures::{Ended, Published, Sizes, Statistics, Times};
-use crate::share::{self, Division, Need};
-use crate::token::Token;
-use crate::unmanaged::Unmanaged;
-use crate::visit::Visit;
+use crate::tree::dropped::Dropped;
+use crate::tree::token::Token;
+use crate::tree::unmanaged::Unmanaged;
+use crate::tree::visit::Visit;
 use refault_linux::sys;
+use share::{Division, Need};
 
 /// Processes that can be in a tree at once; more are charged to nobody.
 pub const SLOTS: usize = 2048;

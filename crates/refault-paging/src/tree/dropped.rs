@@ -14,11 +14,8 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use refault_core::{PageId, Shadow};
-
 use crate::PAGE;
-use crate::engine::Engine;
-use crate::table::CHUNK_PAGES;
+use crate::page::table::CHUNK_PAGES;
 
 /// Words of a half: one for each chunk of 2 GiB, if no two of them meet.
 const WORDS: usize = 1 << 13;
@@ -26,13 +23,13 @@ const WORDS: usize = 1 << 13;
 const MAX_PART: u32 = 8;
 const MAX_SET: u32 = WORDS as u32 * u64::BITS / MAX_PART;
 /// Chunks that are looked at in one step.
-const MAX_CHUNKS: usize = 256;
+pub(crate) const MAX_CHUNKS: usize = 256;
 
 /// See the module. All zeros: nothing is noted.
 #[repr(C)]
 pub(crate) struct Dropped {
     /// Bits that were ever set.
-    notes: AtomicU64,
+    pub(crate) notes: AtomicU64,
     /// The newer half is that of this number's parity.
     turn: AtomicU32,
     /// Bits that were set in it.
@@ -49,7 +46,7 @@ impl Dropped {
     }
 
     /// A page was given up that others have still.
-    fn note(&self, family: u64, address: usize) {
+    pub(crate) fn note(&self, family: u64, address: usize) {
         let (word, bit) = (Dropped::word(family, address), 1 << (address / PAGE % CHUNK_PAGES));
         let turn = self.turn.load(Ordering::Relaxed);
         let newer = turn as usize % 2;
@@ -67,7 +64,7 @@ impl Dropped {
     }
 
     /// A bit for each page of the chunk at an address: somebody has given it up.
-    fn noted(&self, family: u64, address: usize) -> u64 {
+    pub(crate) fn noted(&self, family: u64, address: usize) -> u64 {
         let word = Dropped::word(family, address);
         self.halves.iter().fold(0, |bits, half| bits | half[word].load(Ordering::Relaxed))
     }
@@ -79,57 +76,16 @@ pub(crate) struct Hand {
     /// The family: 0 before the first fork.
     pub(crate) family: u64,
     /// The next address to look at.
-    at: usize,
+    pub(crate) at: usize,
     /// Notes that there were when this round began, and when the last whole one did.
-    began: u64,
-    seen: u64,
+    pub(crate) began: u64,
+    pub(crate) seen: u64,
 }
 
 impl Hand {
     /// More is shared: all of it is to be looked at.
     pub(crate) fn starts(&mut self) {
         (self.at, self.began, self.seen) = (0, u64::MAX, u64::MAX);
-    }
-}
-
-impl Engine {
-    /// A shared page was given up: others are to give it up as well.
-    pub(crate) fn note_dropped(&self, address: usize) {
-        self.account.shared().dropped.note(self.hand.family, address);
-    }
-
-    /// Takes shared pages from the policy that others have given up already, `wanted` and less than a chunk more.
-    pub(crate) fn choose_dropped(&mut self, wanted: usize, chosen: &mut Vec<(PageId, Shadow)>) {
-        let notes = self.account.shared().dropped.notes.load(Ordering::Relaxed);
-        if notes == self.hand.seen || self.hand.family == 0 {
-            return;
-        }
-        let mut looks = 0;
-        while looks < MAX_CHUNKS && chosen.len() < wanted {
-            looks += 1;
-            let Some((start, end, attributes)) = self.ranges.from(self.hand.at) else {
-                (self.hand.at, self.hand.seen, self.hand.began) = (0, self.hand.began, notes);
-                return;
-            };
-            let start = start.max(self.hand.at);
-            let known = if attributes.can_be_evicted() { self.table.next_known(start, end) } else { None };
-            let Some(known) = known else {
-                self.hand.at = end;
-                continue;
-            };
-            self.hand.at = (known + 1).next_multiple_of(CHUNK_PAGES * PAGE).min(end);
-            let noted = self.account.shared().dropped.noted(self.hand.family, known);
-            for address in (known..self.hand.at).step_by(PAGE) {
-                if noted >> (address / PAGE % CHUNK_PAGES) & 1 == 1
-                    && let Some((page, entry)) = self.table.find(address)
-                    && entry.is_guarded()
-                    && !entry.is_held()
-                {
-                    self.policy.freed(page);
-                    chosen.push((page, Shadow::NONE));
-                }
-            }
-        }
     }
 }
 

@@ -5,7 +5,7 @@ use refault_core::policy::registry::{BuildContext, FrontEnd, PolicySpec, Visitor
 use refault_core::policy::{Policy, PolicyError};
 use refault_core::{DynPolicy, LruvecId, Memory, PageId, Shadow};
 
-use crate::table::{State, Table};
+use crate::page::table::{State, Table};
 
 /// What a policy sees of memory: nothing but who may not go. What was accessed it learns from what comes back.
 pub(crate) struct Victims<'a> {
@@ -85,7 +85,7 @@ pub(crate) fn make(policy: &str) -> Result<PagingPolicy, PolicyError> {
 mod tests {
     use super::*;
     use crate::PAGE;
-    use crate::table::CHUNK_PAGES;
+    use crate::page::table::CHUNK_PAGES;
 
     const AT: usize = 5 * CHUNK_PAGES * PAGE;
 

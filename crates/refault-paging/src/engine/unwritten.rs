@@ -15,10 +15,10 @@
 //! and a look at each page of it that leaves. Without `PROCMAP_QUERY` (before Linux 6.11) nothing is called written.
 //! Source: what the kernel's `mm/vma.c`, `mm/memory.c` and `mm/userfaultfd.c` do.
 
+use super::Engine;
 use crate::PAGE;
-use crate::engine::Engine;
-use crate::pagemap::Pagemap;
-use crate::table::State;
+use crate::page::pagemap::Pagemap;
+use crate::page::table::State;
 use refault_linux::errno::EEXIST;
 use refault_linux::mappings::Mappings;
 

@@ -7,9 +7,6 @@
 //! Invariant: what is dearer than it was is noticed at the first page or two, what is cheaper after some dozens of trials.
 //! Only pages that come back from the staging area are tried; what is read back follows. Cost: two looks at the clock per page.
 
-use crate::engine::Engine;
-use refault_linux::sys;
-
 /// One page in so many is a trial.
 const TRIAL: u32 = 256;
 /// Nanoseconds that a page counts for at most: the thread may have been preempted.
@@ -48,26 +45,6 @@ impl WayBack {
     pub(crate) fn took(&mut self, moved: bool, nanoseconds: u64) {
         let average = if moved { &mut self.moved } else { &mut self.copied };
         *average += (nanoseconds.min(MAX_TIME) as f32 - *average) * WEIGHT;
-    }
-}
-
-impl Engine {
-    /// Whether a page comes back at less cost if it is moved.
-    pub(crate) fn is_moving_cheaper(&self) -> bool {
-        !self.several_threads || self.way_back.is_moving_cheaper()
-    }
-
-    /// Asks the kernel to bring pages back, moved or copied.
-    pub(crate) fn timed(&mut self, is_moved: bool, pages: usize, call: impl FnOnce(&Engine) -> isize) -> isize {
-        if !self.several_threads || pages > 1 {
-            return call(self);
-        }
-        let begun = sys::now();
-        let done = call(self);
-        if done > 0 {
-            self.way_back.took(is_moved, sys::now() - begun);
-        }
-        done
     }
 }
 

@@ -6,7 +6,7 @@
 //! of that once it does not, so that one which sleeps, or has more than it touches, gives way to those that work. If it
 //! does touch what it gave, it faults, and needs it again.
 //!
-//! One process may come first ([`crate::token`]): what it needs is poured first, and of the others each that lacks memory keeps
+//! One process may come first ([`crate::tree::token`]): what it needs is poured first, and of the others each that lacks memory keeps
 //! no more than it can hold all its pages compressed in, so that none of them has to go to a file for the sake of another.
 //!
 //! Invariants: what all may have together is never more than the budget, whatever they need; a process that needs less

@@ -9,12 +9,12 @@ use refault_core::policy::ReclaimRequest;
 use refault_core::{PageId, Shadow};
 use refault_store::{Page, Slot};
 
+use super::Engine;
 use crate::PAGE;
-use crate::copies::Copies;
-use crate::engine::Engine;
-use crate::pagemap::Pagemap;
+use crate::page::pagemap::Pagemap;
+use crate::page::table::{State, Table};
+use crate::stores::copies::Copies;
 use crate::stores::{Holder, Holders};
-use crate::table::{State, Table};
 use crate::tree::MIN_PAGES;
 use refault_linux::errno::EBUSY;
 use refault_linux::sys;
@@ -228,7 +228,7 @@ impl Engine {
     ///
     /// What is shared with a parent or child is no gain as long as that has it too: it goes only when there is nothing
     /// else, and only from the parent, which leaves it to its children. What others have given up already goes first then
-    /// ([`crate::dropped`]).
+    /// ([`crate::tree::dropped`]).
     fn park(&mut self) -> usize {
         let mut chosen = core::mem::take(&mut self.chosen);
         let shared = if self.guards { self.shared_now() } else { 0 };
@@ -251,7 +251,8 @@ impl Engine {
             }
             let goal = self.policy.reclaim_batch().max(BATCH as u32);
             let request = ReclaimRequest { target: 0, goal, incoming: None };
-            self.policy.reclaim(&request, &mut crate::policies::Victims { table: &self.table, chosen: &mut chosen });
+            self.policy
+                .reclaim(&request, &mut crate::choosing::policies::Victims { table: &self.table, chosen: &mut chosen });
             self.keep_immovable(&mut chosen);
             if self.guards && (round < rounds || is_lent) {
                 self.keep_shared(&mut chosen);

@@ -4,7 +4,7 @@
 //! back is found when another needs room.
 //!
 //! A page is reserved before it is taken: the sum cannot pass the limit, whoever reserves at the same time. Who finds
-//! no room says what it would like; what each may have then is a matter of [`crate::share`].
+//! no room says what it would like; what each may have then is a matter of [`crate::tree::share`].
 //!
 //! Where it lies: `segment`.
 //!
@@ -33,9 +33,9 @@ use refault_core::Counters;
 use refault_core::policy::GenerationSize;
 
 use crate::figures::{Statistics, Usage};
-use crate::inherited::Inherited;
+use crate::tree::inherited::Inherited;
+use crate::tree::visit::Visitor;
 use crate::tree::{MIN_LOCKED, MIN_PAGES, Shared, Slot, TAKEN, is_elsewhere, without_slack};
-use crate::visit::Visitor;
 use refault_linux::calls::SYS_kill;
 use refault_linux::errno::ESRCH;
 use refault_linux::sys;
@@ -60,7 +60,7 @@ pub struct Account {
     charged: i64,
     /// Pages of its own budget, if it has one.
     own_limit: Option<u64>,
-    /// See [`crate::inherited`].
+    /// See [`crate::tree::inherited`].
     inherited: Inherited,
     /// Pages that it has ceased to share so far.
     gave: u64,

@@ -4,7 +4,7 @@
 //! parent has given up since, the children that still share it are charged for by equal parts. Nobody tells an
 //! unprivileged process whose pages are whose, so this is done by counts. Both sides guard what they share
 //! (`guard`): a page is counted before the kernel copies it, and when one side gives it up. The parent charges its
-//! children at once for what it does not share any more ([`crate::account::Account::unshared`]), asleep or not. Where
+//! children at once for what it does not share any more ([`crate::tree::account::Account::unshared`]), asleep or not. Where
 //! counts leave a choice the tree is charged too much rather than too little:
 //! - no more is inherited than is shared now, less what may be shared of memory that is not managed;
 //! - a process that has forked itself pays whole for what its own parent has given up.
@@ -15,7 +15,7 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::rollup;
+use super::rollup;
 use crate::tree::{Shared, Slot};
 use refault_linux::sys;
 

@@ -11,10 +11,10 @@
 //! fork on both sides, and a fault per first write, for neighbours in a row together. Source: the kernel's
 //! documentation of userfaultfd.
 
+use super::{Engine, MAX_WINDOW, Outcome};
 use crate::PAGE;
-use crate::engine::{Engine, MAX_WINDOW, Outcome};
-use crate::pagemap::Pagemap;
-use crate::table::{CHUNK_PAGES, State};
+use crate::page::pagemap::Pagemap;
+use crate::page::table::{CHUNK_PAGES, State};
 
 impl Engine {
     /// Guards every resident page that no call holds.

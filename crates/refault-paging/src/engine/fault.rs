@@ -5,10 +5,10 @@
 
 use refault_store::{Page, Slot, StoreError};
 
+use super::{Engine, MAX_WINDOW, Outcome};
 use crate::PAGE;
-use crate::engine::{Engine, MAX_WINDOW, Outcome};
-use crate::ranges::Attributes;
-use crate::table::State;
+use crate::page::ranges::Attributes;
+use crate::page::table::State;
 use refault_linux::errno::{EAGAIN, EEXIST, ENOMEM};
 
 static ZEROS: [Page; MAX_WINDOW] = [Page::ZERO; MAX_WINDOW];

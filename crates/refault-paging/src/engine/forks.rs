@@ -4,10 +4,10 @@
 //! Invariant: a range of which the child has no mapping any more is not managed there. Cost: room for what the child's
 //! agent writes to at once, and one registration for each range.
 
+use super::Engine;
 use crate::PAGE;
-use crate::engine::Engine;
 use crate::figures::Statistics;
-use crate::table::State;
+use crate::page::table::State;
 use crate::tree::MIN_PAGES;
 use refault_linux::calls::SYS_mincore;
 use refault_linux::sys;

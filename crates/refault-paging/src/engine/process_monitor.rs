@@ -1,7 +1,7 @@
 //! A monitor and its schemes over the memory of a process.
 //!
 //! A [`ProcessMonitor`] is driven by a thread of its caller: each [`ProcessMonitor::step`] ends a sampling interval,
-//! begins the next and says how long to wait. A check sets one page aside ([`crate::aside`]) and looks at the
+//! begins the next and says how long to wait. A check sets one page aside ([`crate::moving::aside`]) and looks at the
 //! interval's end whether it was moved back. Addresses are the program's; pages that are not in memory are not
 //! accessed. The policy's own picture, which comes from what it gave up and what comes back, is not touched by checks.
 //!
@@ -17,10 +17,11 @@ use refault_core::policy::SortRule;
 use refault_core::schemes::{Action, Folio, Kdamond, Next, Observer, SchemeActor};
 use refault_core::{PageId, Shadow};
 
-use crate::engine::Engine;
-use crate::policies::Victims;
-use crate::table::State;
-use crate::{PAGE, policies};
+use super::Engine;
+use crate::PAGE;
+use crate::choosing::policies;
+use crate::choosing::policies::Victims;
+use crate::page::table::State;
 use refault_linux::sys;
 
 /// How often the share of the processor is looked at …
@@ -240,7 +241,7 @@ impl Engine {
         for (from, to, _) in self.ranges.within(start & !(PAGE - 1), end) {
             let mut at = from;
             while let Some(known) = self.table.next_known(at, to) {
-                let chunk_end = (known + 1).next_multiple_of(crate::table::CHUNK_PAGES * PAGE).min(to);
+                let chunk_end = (known + 1).next_multiple_of(crate::page::table::CHUNK_PAGES * PAGE).min(to);
                 let touched = |address: &usize| self.table.state(*address) != State::Untouched;
                 pages.extend((known & !(PAGE - 1)..chunk_end).step_by(PAGE).filter(touched));
                 at = chunk_end;

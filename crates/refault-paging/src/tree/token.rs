@@ -2,7 +2,7 @@
 //!
 //! Where the budget holds the memory of one process and not that of all, even parts make every process thrash. So those that
 //! lack memory come first in turns: the *token* goes from one to the next, and who has it may have what it needs
-//! ([`crate::share::Division`]). Each keeps it for a time in which all of the budget could be brought back ten times, within
+//! ([`crate::tree::share::Division`]). Each keeps it for a time in which all of the budget could be brought back ten times, within
 //! bounds, or until it is seen that it hardly runs. Without a holder parts are even.
 //!
 //! Who passes it on knows processes by the numbers that the segment has, and is none of them: `refault run`. Invariants: only
@@ -12,7 +12,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::share::CLAIMS_LAST;
+use crate::tree::share::CLAIMS_LAST;
 use crate::tree::{Shared, Slot, is_elsewhere};
 
 /// The time of a turn per page of the budget, and its bounds: nanoseconds. To bring a page back takes some 10 µs.

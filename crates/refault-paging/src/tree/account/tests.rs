@@ -1,7 +1,7 @@
 use std::alloc::{Layout, alloc_zeroed};
 
 use super::*;
-use crate::share;
+use crate::tree::share;
 
 fn segment(pages: u64) -> &'static Shared {
     // SAFETY: atomics for which zeros are values; it is never freed.

@@ -9,12 +9,31 @@
 
 use refault_store::Page;
 
+use super::Engine;
+use super::reclaim::BATCH;
 use crate::PAGE;
-use crate::engine::Engine;
-use crate::reclaim::BATCH;
-use crate::table::State;
+use crate::page::table::State;
+use refault_linux::sys;
 
 impl Engine {
+    /// Whether a page comes back at less cost if it is moved.
+    pub(crate) fn is_moving_cheaper(&self) -> bool {
+        !self.several_threads || self.way_back.is_moving_cheaper()
+    }
+
+    /// Asks the kernel to bring pages back, moved or copied.
+    pub(crate) fn timed(&mut self, is_moved: bool, pages: usize, call: impl FnOnce(&Engine) -> isize) -> isize {
+        if !self.several_threads || pages > 1 {
+            return call(self);
+        }
+        let begun = sys::now();
+        let done = call(self);
+        if done > 0 {
+            self.way_back.took(is_moved, sys::now() - begun);
+        }
+        done
+    }
+
     /// Spare memory for one page, which need not be charged any more. Where the budget has room there is none.
     pub(crate) fn make_spare(&mut self) -> Option<u32> {
         // What a fork shares is not written to.
@@ -65,11 +84,11 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::account::Account;
     use crate::engine::{EngineOptions, Outcome};
-    use crate::ranges::Attributes;
+    use crate::page::ranges::Attributes;
     use crate::stores::Stores;
     use crate::tree::Shared;
+    use crate::tree::account::Account;
     use refault_linux::sys;
     use refault_linux::uffd::Uffd;
 

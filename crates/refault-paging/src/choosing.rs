@@ -1,0 +1,4 @@
+//! Which pages go and which come along.
+
+pub(crate) mod policies;
+pub(crate) mod streams;

@@ -1,0 +1,3 @@
+//! What a process counts of itself.
+
+pub(crate) mod own;
