@@ -464,7 +464,7 @@ pub(crate) fn execute(thread: &mut Thread, context: &mut Context, number: usize,
     if !thread.is_vm_child {
         crate::observer::finish();
         let mut paging = paging();
-        let statistics = std::mem::take(&mut paging.statistics);
+        let statistics = paging.take_statistics();
         paging.account().leave(&statistics);
     }
     paging().account().executes();

@@ -214,10 +214,10 @@ fn make_room(thread: &mut Thread, context: &mut Context) {
 /// Serves a fault, of a page that is missing or that is guarded. False if it is not ours.
 fn serve(thread: &mut Thread, address: usize, write: bool, is_guarded: bool) -> bool {
     let mut paging = paging();
-    let before = paging.statistics.first_touches + paging.statistics.rescued + paging.statistics.read_back;
+    let before = paging.statistics().brought_in();
     let outcome = paging.fault(address, write);
-    let after = paging.statistics.first_touches + paging.statistics.rescued + paging.statistics.read_back;
-    let why = paging.last_error;
+    let after = paging.statistics().brought_in();
+    let why = paging.last_error();
     drop(paging);
     if before == after && outcome == Outcome::Served && !is_guarded {
         let (at, times) = thread.spurious;

@@ -168,5 +168,5 @@ pub(crate) fn lacked_memory(thread: &mut Thread, number: usize, arguments: [usiz
 /// Pages brought in so far.
 fn brought_in() -> u64 {
     let paging = entry::paging();
-    paging.statistics.first_touches + paging.statistics.rescued + paging.statistics.read_back
+    paging.statistics().brought_in()
 }

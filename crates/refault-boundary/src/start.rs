@@ -278,7 +278,7 @@ pub(crate) fn finish() {
     observer::finish();
     let mut paging = entry::paging();
     paging.publish();
-    let statistics = paging.statistics;
+    let statistics = *paging.statistics();
     paging.account().leave(&statistics);
 }
 

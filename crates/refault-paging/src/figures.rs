@@ -85,6 +85,13 @@ figures! {
     }
 }
 
+impl Statistics {
+    /// Pages that came in, from wherever.
+    pub fn brought_in(&self) -> u64 {
+        self.first_touches + self.rescued + self.read_back
+    }
+}
+
 figures! {
     /// Where the memory of a process is now.
     Usage, PublishedUsage {

@@ -18,10 +18,12 @@
 #![allow(unsafe_code)]
 
 mod choosing;
+mod contents;
 mod counts;
 pub mod engine;
 pub mod figures;
 mod moving;
+mod own;
 mod page;
 pub mod settings;
 pub mod stores;

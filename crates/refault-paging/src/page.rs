@@ -1,5 +1,351 @@
-//! Pages of managed memory: what is known of each, the ranges that they lie in, and what the kernel says of them.
+//! Pages of managed memory and their states: the ranges that they lie in, what is known of each, and how many are in memory.
+//!
+//! Invariants: [`Pages::in_memory`] is the number of entries that say so; a page that comes in is locked if its range is.
+//! Nothing here calls the kernel or knows of stores and policies. Cost: that of [`table`] and [`ranges`].
 
 pub(crate) mod pagemap;
 pub(crate) mod ranges;
 pub(crate) mod table;
+
+use refault_core::{PageId, Shadow};
+
+use crate::PAGE;
+use ranges::{Attributes, Ranges};
+use table::{CHUNK_PAGES, Entry, State, Table};
+
+/// Start, end and attributes of a range.
+type Part = (usize, usize, Attributes);
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Pages {
+    ranges: Ranges,
+    table: Table,
+}
+
+impl Pages {
+    /// The range that an address lies in.
+    #[inline]
+    pub(crate) fn range(&self, address: usize) -> Option<Part> {
+        self.ranges.find(address)
+    }
+
+    /// That range or the next one.
+    pub(crate) fn next_range(&self, address: usize) -> Option<Part> {
+        self.ranges.from(address)
+    }
+
+    /// All ranges. A list, so that what is done with one may change others.
+    pub(crate) fn ranges(&self) -> Vec<Part> {
+        self.ranges.all().collect()
+    }
+
+    /// The parts of ranges between two addresses.
+    pub(crate) fn parts(&self, start: usize, end: usize) -> Vec<Part> {
+        self.ranges.within(start, end)
+    }
+
+    /// Whether any range lies between two addresses.
+    pub(crate) fn any(&self, start: usize, end: usize) -> bool {
+        self.ranges.any(start, end)
+    }
+
+    /// Adds a range.
+    pub(crate) fn insert(&mut self, start: usize, end: usize, attributes: Attributes) {
+        self.ranges.insert(start, end, attributes);
+    }
+
+    /// Takes all between two addresses out of the ranges. Returns what was there; pages are left as they are.
+    pub(crate) fn remove(&mut self, start: usize, end: usize) -> Vec<Part> {
+        self.ranges.remove(start, end)
+    }
+
+    /// Changes what is known of the ranges between two addresses.
+    pub(crate) fn change(&mut self, start: usize, end: usize, change: impl Fn(&mut Attributes)) {
+        self.ranges.change(start, end, change);
+    }
+
+    /// Bytes of all ranges.
+    pub(crate) fn managed_bytes(&self) -> usize {
+        self.ranges.bytes()
+    }
+
+    /// Bytes of those that are locked.
+    #[inline]
+    pub(crate) fn locked_bytes(&self) -> usize {
+        self.ranges.locked_bytes()
+    }
+
+    /// Whether any is locked.
+    pub(crate) fn any_locked(&self) -> bool {
+        self.ranges.any_locked()
+    }
+
+    /// Whether rights could fill a range that is locked.
+    pub(crate) fn any_unfilled(&self) -> bool {
+        self.ranges.any_unfilled()
+    }
+
+    /// Whether the page at an address may be moved, as far as its range says.
+    #[inline]
+    pub(crate) fn can_be_evicted(&self, address: usize) -> bool {
+        self.range(address).is_some_and(|(.., attributes)| attributes.can_be_evicted())
+    }
+
+    /// Whether the range of an address was never written to, as far as is known.
+    #[inline]
+    pub(crate) fn was_never_written(&self, address: usize) -> bool {
+        self.range(address).is_some_and(|(.., attributes)| !attributes.written)
+    }
+
+    /// What a policy sees.
+    #[inline]
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// The page at an address: its id and what is known of it. `None`: it never had contents.
+    #[inline]
+    pub(crate) fn find(&self, address: usize) -> Option<(PageId, Entry)> {
+        self.table.find(address)
+    }
+
+    /// Where the contents of the page at an address are.
+    #[inline]
+    pub(crate) fn state(&self, address: usize) -> State {
+        self.table.state(address)
+    }
+
+    /// What is known of a page.
+    #[inline]
+    pub(crate) fn entry(&self, page: PageId) -> Entry {
+        self.table.entry(page)
+    }
+
+    /// The address of a page.
+    #[inline]
+    pub(crate) fn address(&self, page: PageId) -> usize {
+        self.table.address(page)
+    }
+
+    /// The id of the page at an address, and how many ids there are if there are more than before.
+    #[inline]
+    pub(crate) fn make(&mut self, address: usize) -> (PageId, Option<usize>) {
+        self.table.make(address)
+    }
+
+    /// Puts a page into a state, with what the policy left.
+    #[inline]
+    pub(crate) fn set(&mut self, page: PageId, state: State, shadow: Shadow) {
+        self.table.set(page, state, shadow);
+    }
+
+    /// A page is where it belongs now, and stays there if its range is locked.
+    #[inline]
+    pub(crate) fn came_in(&mut self, page: PageId) {
+        self.table.set(page, State::Resident, Shadow::NONE);
+        if self.ranges.any_locked() {
+            let range = self.ranges.find(self.table.address(page));
+            self.table.lock(page, range.is_some_and(|(.., attributes)| attributes.locked));
+        }
+    }
+
+    /// Pages in memory, aside or not.
+    #[inline]
+    pub(crate) fn in_memory(&self) -> usize {
+        self.table.in_memory()
+    }
+
+    /// Guards a resident page against writing, or does so no longer.
+    pub(crate) fn guard(&mut self, page: PageId, on: bool) {
+        self.table.guard(page, on);
+    }
+
+    /// Changes how many calls in progress need a resident page where it is.
+    #[inline]
+    pub(crate) fn hold(&mut self, page: PageId, by: i64) {
+        self.table.hold(page, by);
+    }
+
+    /// Ends one such need of the page at an address, if there is any.
+    pub(crate) fn release(&mut self, address: usize) {
+        if let Some((page, entry)) = self.table.find(address)
+            && entry.state() == State::Resident
+            && entry.holds() > 0
+        {
+            self.table.hold(page, -1);
+        }
+    }
+
+    /// Locks what is resident between two addresses of ranges where it is, or does so no longer.
+    pub(crate) fn lock(&mut self, start: usize, end: usize, locked: bool) {
+        for (from, to, _) in self.ranges.within(start, end) {
+            for address in (from..to).step_by(PAGE) {
+                if let Some((page, entry)) = self.table.find(address)
+                    && entry.state() == State::Resident
+                {
+                    self.table.lock(page, locked);
+                }
+            }
+        }
+    }
+
+    /// The next piece between two addresses of which something is known, not longer than a chunk: start and end.
+    #[inline]
+    pub(crate) fn next_known(&self, start: usize, end: usize) -> Option<(usize, usize)> {
+        let known = self.table.next_known(start, end)?;
+        Some((known, (known + 1).next_multiple_of(CHUNK_PAGES * PAGE).min(end)))
+    }
+
+    /// Forgets the chunk at an address if none of its pages has contents.
+    pub(crate) fn drop_if_empty(&mut self, address: usize) {
+        self.table.drop_if_empty(address);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+    use refault_store::Slot;
+
+    use super::*;
+
+    /// Pages of the model's addresses, over several chunks.
+    const PAGES: usize = 3 * CHUNK_PAGES;
+
+    /// What happens to a page, or to a range.
+    #[derive(Clone, Debug)]
+    enum Event {
+        Manage { first: usize, pages: usize, locked: bool },
+        Remove { first: usize, pages: usize },
+        Lock { first: usize, pages: usize, locked: bool },
+        ComeIn(usize),
+        Put(usize, u8),
+        Hold(usize),
+        Release(usize),
+        Forget(usize),
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        let page = 0..PAGES;
+        let run = (0..PAGES, 1..PAGES);
+        prop_oneof![
+            1 => (run.clone(), any::<bool>()).prop_map(|((first, pages), locked)| Event::Manage { first, pages, locked }),
+            1 => run.clone().prop_map(|(first, pages)| Event::Remove { first, pages }),
+            1 => (run, any::<bool>()).prop_map(|((first, pages), locked)| Event::Lock { first, pages, locked }),
+            4 => page.clone().prop_map(Event::ComeIn),
+            4 => (page.clone(), 0..4u8).prop_map(|(page, state)| Event::Put(page, state)),
+            2 => page.clone().prop_map(Event::Hold),
+            2 => page.clone().prop_map(Event::Release),
+            1 => page.prop_map(Event::Forget),
+        ]
+    }
+
+    /// A page of the slow model.
+    #[derive(Clone, Copy)]
+    struct Slow {
+        state: State,
+        holds: u64,
+        locked: bool,
+    }
+
+    proptest! {
+        /// Beside a map of pages and a list of the range of each page.
+        #[test]
+        fn states_counts_and_locks_are_those_of_a_map(events in proptest::collection::vec(event(), 1..200)) {
+            let at = |page: usize| 7 * CHUNK_PAGES * PAGE + page * PAGE;
+            let mut pages = Pages::default();
+            let mut model: BTreeMap<usize, Slow> = BTreeMap::new();
+            let mut locked_ranges: Vec<Option<bool>> = vec![None; PAGES];
+            for event in events {
+                match event {
+                    Event::Manage { first, pages: many, locked } => {
+                        let last = (first + many).min(PAGES);
+                        pages.remove(at(first), at(last));
+                        let mut attributes = Attributes { protection: 3, ..Attributes::default() };
+                        attributes.lock(locked);
+                        pages.insert(at(first), at(last), attributes);
+                        locked_ranges[first..last].fill(Some(locked));
+                    }
+                    Event::Remove { first, pages: many } => {
+                        let last = (first + many).min(PAGES);
+                        pages.remove(at(first), at(last));
+                        locked_ranges[first..last].fill(None);
+                    }
+                    Event::Lock { first, pages: many, locked } => {
+                        let last = (first + many).min(PAGES);
+                        pages.change(at(first), at(last), |attributes| attributes.lock(locked));
+                        pages.lock(at(first), at(last), locked);
+                        for page in first..last {
+                            if let Some(range) = &mut locked_ranges[page] {
+                                *range = locked;
+                                if let Some(slow) = model.get_mut(&page).filter(|it| it.state == State::Resident) {
+                                    slow.locked = locked;
+                                }
+                            }
+                        }
+                    }
+                    Event::ComeIn(page) => {
+                        let (id, _) = pages.make(at(page));
+                        pages.came_in(id);
+                        let locked = locked_ranges[page] == Some(true);
+                        model.insert(page, Slow { state: State::Resident, holds: 0, locked });
+                    }
+                    Event::Put(page, state) => {
+                        let (id, _) = pages.make(at(page));
+                        let state = match state {
+                            0 => State::Untouched,
+                            1 => State::SetAside,
+                            2 => State::Parked(page as u32),
+                            _ => State::Stored(Slot::from_bits(page as u64)),
+                        };
+                        pages.set(id, state, Shadow::NONE);
+                        model.insert(page, Slow { state, holds: 0, locked: false });
+                    }
+                    Event::Hold(page) => {
+                        if let Some(slow) = model.get_mut(&page).filter(|it| it.state == State::Resident) {
+                            slow.holds += 1;
+                            let (id, _) = pages.find(at(page)).expect("the model has it");
+                            pages.hold(id, 1);
+                        }
+                    }
+                    Event::Release(page) => {
+                        pages.release(at(page));
+                        if let Some(slow) = model.get_mut(&page) {
+                            slow.holds = slow.holds.saturating_sub(1);
+                        }
+                    }
+                    Event::Forget(page) => pages.drop_if_empty(at(page)),
+                }
+                let in_memory = |slow: &&Slow| matches!(slow.state, State::Resident | State::SetAside);
+                prop_assert_eq!(pages.in_memory(), model.values().filter(in_memory).count());
+                let locked = locked_ranges.iter().filter(|range| **range == Some(true)).count();
+                prop_assert_eq!(pages.locked_bytes(), locked * PAGE);
+                let managed = locked_ranges.iter().filter(|range| range.is_some()).count();
+                prop_assert_eq!(pages.managed_bytes(), managed * PAGE);
+            }
+            for page in 0..PAGES {
+                let slow = model.get(&page).copied();
+                prop_assert_eq!(pages.state(at(page)), slow.map_or(State::Untouched, |slow| slow.state));
+                prop_assert_eq!(pages.range(at(page)).is_some(), locked_ranges[page].is_some());
+                if let Some(slow) = slow.filter(|slow| slow.state == State::Resident) {
+                    let (id, entry) = pages.find(at(page)).expect("the model has it");
+                    prop_assert_eq!((pages.address(id), entry.holds()), (at(page), slow.holds));
+                    prop_assert_eq!(entry.is_held(), slow.holds > 0 || slow.locked);
+                }
+            }
+            // What is known is found in pieces that lie in order and hold every page with contents.
+            let (mut from, mut found) = (0, Vec::new());
+            while let Some((start, end)) = pages.next_known(from, at(PAGES)) {
+                prop_assert!(start >= from && end > start && end - start <= CHUNK_PAGES * PAGE);
+                found.extend((start..end).step_by(PAGE));
+                from = end;
+            }
+            for (page, _) in model.iter().filter(|(_, slow)| slow.state != State::Untouched) {
+                prop_assert!(found.contains(&at(*page)));
+            }
+        }
+    }
+}

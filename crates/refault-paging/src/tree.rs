@@ -29,6 +29,7 @@ pub(crate) mod inherited;
 mod rollup;
 mod segment;
 pub mod share;
+pub(crate) mod shared_pages;
 mod token;
 pub mod unmanaged;
 pub mod visit;

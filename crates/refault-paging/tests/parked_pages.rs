@@ -44,7 +44,7 @@ fn work(several_threads: bool) -> Option<(u64, u64)> {
     let frames = engine.charge() as usize - engine.usage().pool_bytes as usize / PAGE;
     let there = managed_pages() - before;
     assert!(frames.abs_diff(there) <= 1, "{frames} counted, {there} there");
-    Some((engine.statistics.rescued, engine.statistics.read_back))
+    Some((engine.statistics().rescued, engine.statistics().read_back))
 }
 
 /// Pages that there are in mappings that a userfaultfd watches.

@@ -6,7 +6,6 @@
 
 use super::Engine;
 use crate::PAGE;
-use crate::figures::Statistics;
 use crate::page::table::State;
 use crate::tree::MIN_PAGES;
 use refault_linux::calls::SYS_mincore;
@@ -20,30 +19,27 @@ impl Engine {
     /// Right before a fork.
     pub fn before_fork(&mut self) {
         // Nobody would be charged for what one side drops of them.
-        self.staging.drop_husks();
-        self.staging.drop_spares();
-        self.look_at_own();
+        self.moving.drop_husks();
+        self.moving.drop_spares();
+        self.own.look(self.contents.seal_bytes());
         // What is shared cannot be given up by one side alone, so room for the child is made before.
         // More than all that is there cannot change sides.
-        let changes = (self.account.tree_limit() as usize / CHILD_PART).min(self.resident);
+        let changes = (self.account.tree_limit() as usize / CHILD_PART).min(self.pages.in_memory());
         let for_child = self.own_bytes() / PAGE + MIN_PAGES as usize + changes;
         self.make_room(for_child);
-        if self.hand.family == 0 {
-            self.hand.family = self.account.family();
-        }
+        self.sharing.join(|| self.account.family());
         let shared = self.shareable();
         self.account.before_fork((self.own_bytes() / PAGE) as u64, shared);
         self.settle();
-        self.store.freeze();
-        self.store.share();
-        self.staging.share();
+        self.contents.before_fork();
+        self.moving.share();
         self.guard_all();
     }
 
     /// Pages that a child shares. What the agent needs itself is written to on both sides soon.
     fn shareable(&self) -> u64 {
-        let pool = if self.resident_only { 0 } else { self.store.pool_bytes() as usize / PAGE };
-        (self.resident + self.staging.occupied() + pool) as u64
+        let pool = if self.resident_only { 0 } else { self.contents.pool_bytes() as usize / PAGE };
+        (self.pages.in_memory() + self.moving.memory() + pool) as u64
     }
 
     /// In the parent, after it: the child, or the kernel's error.
@@ -53,13 +49,13 @@ impl Engine {
 
     /// Right before a child shares this memory that has other descriptors: it must have those of the files.
     pub fn before_sharing(&mut self) {
-        self.store.open_file();
+        self.contents.open_file();
     }
 
     /// Registers a range whose parts may be gone: a call that changed several mappings may have stopped in the middle.
     /// Those parts are not managed any more.
     fn register_what_is_there(&mut self, start: usize, end: usize) -> Result<(), &'static str> {
-        if self.uffd.register(start, end - start) == 0 {
+        if self.moving.register(start, end - start) {
             return Ok(());
         }
         if end - start > PAGE {
@@ -70,8 +66,8 @@ impl Engine {
         let mut there = 0u8;
         // SAFETY: mincore writes one byte.
         let gone = unsafe { sys::call(SYS_mincore, [start, PAGE, &raw mut there as usize, 0, 0, 0]) } < 0;
-        if gone || self.table.state(start) == State::Untouched {
-            self.ranges.remove(start, end);
+        if gone || self.pages.state(start) == State::Untouched {
+            self.pages.remove(start, end);
             self.drop_contents(start, end);
             return Ok(());
         }
@@ -83,27 +79,22 @@ impl Engine {
     /// # Errors
     /// Says what is not to be had.
     pub fn after_fork(&mut self, uffd: Uffd) -> Result<(), &'static str> {
-        self.uffd = uffd;
-        self.several_threads = false;
+        self.moving.after_fork(uffd)?;
         let shared = self.shareable();
         self.account.after_fork(shared);
-        self.store.after_fork();
-        self.statistics = Statistics::default();
-        self.followed.clear();
-        self.inherited_stored = self.stored_pages();
-        self.arm_staging()?;
+        self.contents.after_fork();
+        self.counts.take();
         self.arm_mirror()?;
-        let all: Vec<_> = self.ranges.all().collect();
-        for (start, end, attributes) in all {
+        for (start, end, attributes) in self.pages.ranges() {
             if attributes.not_in_children {
-                self.ranges.remove(start, end);
+                self.pages.remove(start, end);
                 self.drop_contents(start, end);
                 continue;
             }
             if attributes.zeros_in_children {
                 self.drop_contents(start, end);
                 // The kernel keeps guards in the page tables, which the child begins without.
-                self.ranges.change(start, end, |attributes| (attributes.guard, attributes.written) = (false, false));
+                self.pages.change(start, end, |attributes| (attributes.guard, attributes.written) = (false, false));
             } else if !attributes.written {
                 self.drop_what_was_not_copied(start, end);
             }
@@ -117,10 +108,10 @@ impl Engine {
 
     /// Nothing of what a parent has locked is locked in this child, whose slot is not yet its own: nobody is told.
     pub fn unlock_in_child(&mut self) {
-        if self.ranges.any_locked() {
-            self.mark_locked(0, usize::MAX, false);
+        if self.pages.any_locked() {
+            self.pages.lock(0, usize::MAX, false);
         }
-        self.ranges.change(0, usize::MAX, |attributes| attributes.lock(false));
+        self.pages.change(0, usize::MAX, |attributes| attributes.lock(false));
     }
 
     /// In a child of a fork: counts what it has written to of its parent's pages, now and then.

@@ -14,26 +14,24 @@
 use super::{Engine, MAX_WINDOW, Outcome};
 use crate::PAGE;
 use crate::page::pagemap::Pagemap;
-use crate::page::table::{CHUNK_PAGES, State};
+use crate::page::table::State;
 
 impl Engine {
     /// Guards every resident page that no call holds.
     pub(crate) fn guard_all(&mut self) {
-        let all: Vec<_> = self.ranges.all().collect();
-        for (start, end, _) in all {
+        for (start, end, _) in self.pages.ranges() {
             // Pages that are not there are no reason to stop a run.
             let (mut run, mut any, mut at) = (start, false, start);
-            while let Some(known) = self.table.next_known(at, end) {
-                let chunk_end = (known + 1).next_multiple_of(CHUNK_PAGES * PAGE).min(end);
+            while let Some((known, chunk_end)) = self.pages.next_known(at, end) {
                 for address in (known..chunk_end).step_by(PAGE) {
-                    let Some((page, entry)) = self.table.find(address) else { continue };
+                    let Some((page, entry)) = self.pages.find(address) else { continue };
                     if entry.state() != State::Resident {
                         continue;
                     }
                     if !entry.is_held() {
                         // In a child most are guarded already, and what is written to the kernel copies.
                         if !entry.is_guarded() {
-                            self.table.guard(page, true);
+                            self.pages.guard(page, true);
                         }
                         any = true;
                     } else {
@@ -45,79 +43,76 @@ impl Engine {
             }
             self.protect(run, end, any);
         }
-        self.guards = true;
-        self.hand.starts();
+        self.sharing.starts();
     }
 
     fn protect(&self, start: usize, end: usize, any: bool) {
         if any && start < end {
-            self.uffd.protect(start, end - start, true);
+            self.moving.protect(start, end - start, true);
         }
     }
 
     /// Ends it all if nobody is left to share with.
     pub(crate) fn lift_guard_if_alone(&mut self) {
-        if self.guards && !self.account.has_relatives() {
+        if self.sharing.guards() && !self.account.has_relatives() {
             self.lift_guard();
         }
     }
 
     /// Nothing is shared any more.
     fn lift_guard(&mut self) {
-        self.guards = false;
-        self.store.unshare();
-        let all: Vec<_> = self.ranges.all().collect();
-        for (start, end, _) in all {
+        self.sharing.ends();
+        self.contents.unshare();
+        for (start, end, _) in self.pages.ranges() {
             let mut at = start;
             let mut any = false;
-            while let Some(known) = self.table.next_known(at, end) {
-                let chunk_end = (known + 1).next_multiple_of(CHUNK_PAGES * PAGE).min(end);
+            while let Some((known, chunk_end)) = self.pages.next_known(at, end) {
                 for address in (known..chunk_end).step_by(PAGE) {
-                    if let Some((page, entry)) = self.table.find(address)
+                    if let Some((page, entry)) = self.pages.find(address)
                         && entry.is_guarded()
                     {
-                        self.table.guard(page, false);
+                        self.pages.guard(page, false);
                         any = true;
                     }
                 }
                 at = chunk_end;
             }
             if any {
-                self.uffd.protect(start, end - start, false);
+                self.moving.protect(start, end - start, false);
             }
         }
     }
 
     /// Whether the page at an address may not be written to yet.
     pub(crate) fn is_guarded(&self, address: usize) -> bool {
-        self.guards && self.table.find(address).is_some_and(|(_, entry)| entry.is_guarded())
+        self.sharing.guards() && self.pages.find(address).is_some_and(|(_, entry)| entry.is_guarded())
     }
 
     /// A resident page is about to be written to: makes room for the copy and charges it, for its guarded neighbours
     /// too where writes go on in a row.
     pub(crate) fn may_write(&mut self, address: usize) -> Outcome {
         self.lift_guard_if_alone();
-        let Some((page, entry)) = self.table.find(address) else { return Outcome::Served };
+        let Some((page, entry)) = self.pages.find(address) else { return Outcome::Served };
         if !entry.is_guarded() {
             // Protected by what the kernel does with a mapping that moves, or not any more.
-            self.uffd.protect(address, PAGE, false);
+            self.moving.protect(address, PAGE, false);
             return Outcome::Served;
         }
         let (first, pages) = self.guarded_window(address);
         // What makes room may take the others, but not this one.
-        self.table.hold(page, 1);
+        self.pages.hold(page, 1);
         self.make_room(pages);
-        self.table.hold(page, -1);
+        self.pages.hold(page, -1);
         let (shared, mut copied) = (Pagemap::open().shared(first, pages), 0);
         for index in 0..pages {
-            if let Some((page, entry)) = self.table.find(first + index * PAGE)
+            if let Some((page, entry)) = self.pages.find(first + index * PAGE)
                 && entry.is_guarded()
             {
-                self.table.guard(page, false);
+                self.pages.guard(page, false);
                 copied += shared >> index & 1;
             }
         }
-        self.uffd.protect(first, pages * PAGE, false);
+        self.moving.protect(first, pages * PAGE, false);
         self.account.unshared(copied);
         self.went_to(first, pages);
         Outcome::Served
@@ -141,9 +136,9 @@ impl Engine {
             return false;
         }
         let shared = pagemap.shared(address, 1) != 0;
-        if !shared && let Some((page, _)) = self.table.find(address) {
-            self.table.guard(page, false);
-            self.uffd.protect(address, PAGE, false);
+        if !shared && let Some((page, _)) = self.pages.find(address) {
+            self.pages.guard(page, false);
+            self.moving.protect(address, PAGE, false);
         }
         shared
     }
@@ -151,12 +146,11 @@ impl Engine {
     /// Looks which guarded pages are this process's own by now, and guards those no more. Returns how many are shared still.
     pub(crate) fn unguard_own(&mut self) -> usize {
         let pagemap = Pagemap::open();
-        let all: Vec<_> = self.ranges.all().collect();
+        let all = self.pages.ranges();
         let mut left = 0;
         for (start, end, _) in all {
             let mut at = start;
-            while let Some(known) = self.table.next_known(at, end) {
-                let chunk_end = (known + 1).next_multiple_of(CHUNK_PAGES * PAGE).min(end);
+            while let Some((known, chunk_end)) = self.pages.next_known(at, end) {
                 left += self.unguard_own_of(known, chunk_end, &pagemap);
                 at = chunk_end;
             }
@@ -180,11 +174,11 @@ impl Engine {
             let run = (own >> index).trailing_ones();
             let first = start + index as usize * PAGE;
             for address in (first..first + run as usize * PAGE).step_by(PAGE) {
-                if let Some((page, _)) = self.table.find(address) {
-                    self.table.guard(page, false);
+                if let Some((page, _)) = self.pages.find(address) {
+                    self.pages.guard(page, false);
                 }
             }
-            self.uffd.protect(first, run as usize * PAGE, false);
+            self.moving.protect(first, run as usize * PAGE, false);
             index += run;
             if index == 64 {
                 break;
@@ -195,9 +189,9 @@ impl Engine {
 
     /// A page that was guarded is this process's own from now on, or leaves its memory. Whether it was.
     pub(crate) fn unguard(&mut self, address: usize) -> bool {
-        let guarded = self.table.find(address).filter(|(_, entry)| entry.is_guarded());
+        let guarded = self.pages.find(address).filter(|(_, entry)| entry.is_guarded());
         if let Some((page, _)) = guarded {
-            self.table.guard(page, false);
+            self.pages.guard(page, false);
             self.account.unshared(1);
         }
         guarded.is_some()

@@ -20,7 +20,6 @@ use refault_core::{PageId, Shadow};
 use super::Engine;
 use crate::PAGE;
 use crate::choosing::policies;
-use crate::choosing::policies::Victims;
 use crate::page::table::State;
 use refault_linux::sys;
 
@@ -221,7 +220,7 @@ impl Engine {
     /// as many. `None` while there is none.
     pub fn ranges_in(&self, view: View) -> Option<Vec<Range<u64>>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
-        for (start, end, _) in self.ranges.all() {
+        for (start, end, _) in self.pages.ranges() {
             match runs.last_mut() {
                 Some(last) if last.end == start as u64 => last.end = end as u64,
                 _ => runs.push(start as u64..end as u64),
@@ -238,11 +237,10 @@ impl Engine {
     /// Addresses of pages of a range that have or had contents.
     fn known_pages_in(&self, start: usize, end: usize) -> Vec<usize> {
         let mut pages = Vec::new();
-        for (from, to, _) in self.ranges.within(start & !(PAGE - 1), end) {
+        for (from, to, _) in self.pages.parts(start & !(PAGE - 1), end) {
             let mut at = from;
-            while let Some(known) = self.table.next_known(at, to) {
-                let chunk_end = (known + 1).next_multiple_of(crate::page::table::CHUNK_PAGES * PAGE).min(to);
-                let touched = |address: &usize| self.table.state(*address) != State::Untouched;
+            while let Some((known, chunk_end)) = self.pages.next_known(at, to) {
+                let touched = |address: &usize| self.pages.state(*address) != State::Untouched;
                 pages.extend((known & !(PAGE - 1)..chunk_end).step_by(PAGE).filter(touched));
                 at = chunk_end;
             }
@@ -279,7 +277,7 @@ impl Engine {
         let parked = self.park_these(pages);
         pages.clear();
         // They are the last of those that wait.
-        while self.staging.live() > 0 && self.store_oldest() > 0 {}
+        while self.moving.parked() > 0 && self.store_oldest() > 0 {}
         self.settle();
         parked
     }
@@ -302,7 +300,7 @@ struct DamonOps<'a> {
 impl DamonOps<'_> {
     /// The page at an address, if it is in memory, and whether it is set aside.
     fn page(&self, address: u64) -> Option<(PageId, bool)> {
-        let (page, entry) = self.engine.table.find(usize::try_from(address).ok()?)?;
+        let (page, entry) = self.engine.pages.find(usize::try_from(address).ok()?)?;
         match entry.state() {
             State::Resident => Some((page, false)),
             State::SetAside => Some((page, true)),
@@ -314,7 +312,7 @@ impl DamonOps<'_> {
     /// return is a refault, and keeps a page that is on no list yet (spec: damos §3.2, overview §5).
     fn choose(&mut self, page: PageId) {
         let engine = &mut *self.engine;
-        engine.policy.page_out(page, &mut Victims { table: &engine.table, chosen: self.batch });
+        engine.choosing.page_out(page, engine.pages.table(), self.batch);
     }
 
     fn evict_batch(&mut self) -> u64 {
@@ -352,24 +350,23 @@ impl SchemeActor for DamonOps<'_> {
     }
 
     fn is_young(&mut self, folio: &Folio) -> bool {
-        self.engine.table.entry(folio.page).state() == State::Resident
+        self.engine.pages.entry(folio.page).state() == State::Resident
     }
 
     fn make_old(&mut self, folio: &Folio) {
-        let mut one = vec![self.engine.table.address(folio.page)];
+        let mut one = vec![self.engine.pages.address(folio.page)];
         self.engine.set_aside(&mut one);
     }
 
     fn act(&mut self, action: &Action, folio: &Folio) -> u64 {
-        let entry = self.engine.table.entry(folio.page);
+        let entry = self.engine.pages.entry(folio.page);
         if !matches!(entry.state(), State::Resident | State::SetAside) {
             return 0;
         }
         match action {
             Action::LruPrio | Action::LruDeprio => {
                 let engine = &mut *self.engine;
-                let mut memory = Victims { table: &engine.table, chosen: &mut engine.chosen };
-                engine.policy.sort(folio.page, *action == Action::LruPrio, self.rule, &mut memory);
+                engine.choosing.sort(folio.page, *action == Action::LruPrio, self.rule, engine.pages.table());
                 folio.size
             }
             Action::Pageout if entry.state() == State::Resident && entry.is_held() => 0,
@@ -389,7 +386,7 @@ impl SchemeActor for DamonOps<'_> {
         let known = self.engine.known_pages_in(range.start as usize, range.end as usize);
         let in_memory = |state| matches!(state, State::Resident | State::SetAside);
         for address in known {
-            let Some((page, entry)) = self.engine.table.find(address) else { continue };
+            let Some((page, entry)) = self.engine.pages.find(address) else { continue };
             match action {
                 Action::Willneed if !in_memory(entry.state()) && self.engine.has_room() => {
                     self.engine.hold(address, 1, false);
@@ -401,8 +398,7 @@ impl SchemeActor for DamonOps<'_> {
                 Action::Pageout => self.choose(page),
                 Action::Cold => {
                     let engine = &mut *self.engine;
-                    let mut memory = Victims { table: &engine.table, chosen: &mut engine.chosen };
-                    engine.policy.sort(page, false, self.rule, &mut memory);
+                    engine.choosing.sort(page, false, self.rule, engine.pages.table());
                 }
                 _ => return false,
             }
@@ -422,7 +418,7 @@ impl SchemeActor for DamonOps<'_> {
     }
 
     fn psi_some_us(&self) -> u64 {
-        self.engine.statistics.waited_again / 1000
+        self.engine.statistics().waited_again / 1000
     }
 
     fn node_memory(&self, node: u32) -> Option<(u64, u64)> {
@@ -431,7 +427,7 @@ impl SchemeActor for DamonOps<'_> {
     }
 
     fn active_inactive(&self) -> Option<[u64; 2]> {
-        self.engine.policy.active_inactive()
+        self.engine.choosing.active_inactive()
     }
 
     fn node_of(&self, _: u64) -> Option<u32> {
@@ -499,7 +495,7 @@ mod tests {
             };
             // By the addresses of memory, and by those of a program's mappings.
             for (part, by_call) in [(0..100, false), (100..200, true)] {
-                let before = engine.policy.counters().workingset_refault_anon;
+                let before = engine.choosing.counters().workingset_refault_anon;
                 let (mut checked, mut batch) = (Vec::new(), Vec::new());
                 let mut ops = DamonOps {
                     engine: &mut engine,
@@ -528,7 +524,7 @@ mod tests {
                     // SAFETY: the page is there now, and nobody else knows of it.
                     assert_eq!(unsafe { *(address as *const usize) }, page + 1, "{policy}");
                 }
-                let counted = engine.policy.counters().workingset_refault_anon - before;
+                let counted = engine.choosing.counters().workingset_refault_anon - before;
                 assert_eq!(counted, refaults, "{policy}, {by_call}");
             }
         }

@@ -5,16 +5,15 @@
 //! neighbours, one compression per page, one `madvise` per batch that leaves no
 //! spare memory.
 
-use refault_core::policy::ReclaimRequest;
 use refault_core::{PageId, Shadow};
 use refault_store::{Page, Slot};
 
 use super::Engine;
 use crate::PAGE;
+use crate::choosing::Chosen;
+use crate::contents::Contents;
 use crate::page::pagemap::Pagemap;
-use crate::page::table::{State, Table};
-use crate::stores::copies::Copies;
-use crate::stores::{Holder, Holders};
+use crate::page::table::State;
 use crate::tree::MIN_PAGES;
 use refault_linux::errno::EBUSY;
 use refault_linux::sys;
@@ -38,37 +37,10 @@ const MAX_PARKS: usize = 4;
 /// Pages that stay in memory whatever the budget says: with fewer, every access of a program would fault. Where even
 /// what is compressed does not fit (`--store pool`), the budget is exceeded by them.
 const MIN_RESIDENT: usize = 64;
-/// Nanoseconds after which a process that shares pages looks again which of them are its own by now.
-const LOOK_AGAIN: u64 = 5_000_000;
 /// Nanoseconds between two batches of pages that others have still.
 const LEFT_NAP: u64 = 500_000;
 /// Rounds without progress after which the budget is exceeded.
 const MAX_IDLE_ROUNDS: u32 = 4;
-
-/// Whose slots are, by the table and the copies.
-struct Known<'a> {
-    table: &'a mut Table,
-    copies: &'a mut Copies,
-}
-
-impl Holders for Known<'_> {
-    fn holder(&self, address: usize, slot: Slot) -> Holder {
-        match self.table.find(address) {
-            Some((_, entry)) if entry.state() == State::Stored(slot) => Holder::Page,
-            Some((page, _)) if self.copies.is(page, slot) => Holder::Copy,
-            _ => Holder::Nobody,
-        }
-    }
-
-    fn moved(&mut self, address: usize, held: Holder, slot: Option<Slot>) {
-        let (page, entry) = self.table.find(address).expect("invariant: a page with a slot is known");
-        match (held, slot) {
-            (Holder::Copy, Some(slot)) => self.copies.reslot(page, slot),
-            (_, Some(slot)) => self.table.set(page, State::Stored(slot), entry.shadow()),
-            (_, None) => drop(self.copies.drop(page)),
-        }
-    }
-}
 
 impl Engine {
     /// Sees to it that so many more pages fit, and reserves them. What cannot be had is exceeded.
@@ -89,7 +61,7 @@ impl Engine {
                 naps += 1;
             } else if !self.shrink(&mut idle) {
                 break;
-            } else if core::mem::take(&mut self.left_to_others) {
+            } else if self.sharing.take_left_to_others() {
                 // They are asked for it meanwhile: this process is not to give up all that it has before they begin.
                 sys::sleep(LEFT_NAP);
             }
@@ -121,27 +93,27 @@ impl Engine {
     /// One step towards using less. False: it is of no use to go on.
     pub(crate) fn shrink(&mut self, idle: &mut u32) -> bool {
         self.set_capacity(self.account.limit());
-        if self.staging.drop_spares() > 0 {
+        if self.moving.drop_spares() > 0 {
             self.account.lower(self.charge());
             return true;
         }
         // Where what is resident cannot go, all that is compressed has to.
         let shrinks = self.demote()
-            || (self.resident + self.staging.occupied() > MIN_RESIDENT && self.reclaim() > 0)
+            || (self.pages.in_memory() + self.moving.memory() > MIN_RESIDENT && self.reclaim() > 0)
             || self.demote_to(0, 0);
         if shrinks {
             *idle = 0;
             // Known at once: others that lack it are not to make room for it too.
-            self.account.unshared(self.store.take_unshared());
-            if self.guards {
+            self.account.unshared(self.contents.take_unshared());
+            if self.sharing.guards() {
                 // Others give up what this process shares with them, which is more of its own then.
                 self.account.look_at_common(self.charge());
             }
             self.account.lower(self.charge());
             return true;
         }
-        if self.staging.husks() > 0 {
-            self.staging.drop_husks();
+        if self.moving.husks() > 0 {
+            self.moving.drop_husks();
             return true;
         }
         self.account.bury();
@@ -158,13 +130,13 @@ impl Engine {
     /// Pages in which all that is in memory can be held compressed, as well as what is compressed already, without anything
     /// going to the file.
     pub(crate) fn tight(&self) -> u64 {
-        let stored = self.store.stored();
+        let stored = self.contents.stored();
         let per_page =
             if stored.compressed < MIN_KNOWN { PAGE as u64 / 2 } else { stored.pool_bytes / stored.compressed };
         // For what others are charged for this process pays nothing.
-        let in_memory = (self.resident + self.staging.live()) as u64;
+        let in_memory = (self.pages.in_memory() + self.moving.parked()) as u64;
         let pool = stored.pool_bytes + in_memory.saturating_sub(self.account.lent() as u64) * per_page;
-        let fixed = (self.own_bytes() + self.ranges.locked_bytes()) as u64;
+        let fixed = (self.own_bytes() + self.pages.locked_bytes()) as u64;
         // Twice what it cannot do without: with less it would wait for others.
         (pool * MAX_POOL_SHARE.1 / MAX_POOL_SHARE.0 + fixed) / PAGE as u64 + 2 * MIN_PAGES
     }
@@ -172,26 +144,24 @@ impl Engine {
     /// Pages that this process can keep in memory now if nothing is compressed: what it may use, less the agent's own, what is
     /// locked, and what it shares and others are charged for, which is there whatever it does.
     pub fn can_keep(&self) -> usize {
-        let fixed = (self.own_bytes() + self.ranges.locked_bytes()) / PAGE;
+        let fixed = (self.own_bytes() + self.pages.locked_bytes()) / PAGE;
         (self.account.limit() as usize).saturating_sub(fixed + self.account.lent() as usize)
     }
 
     fn set_capacity(&mut self, limit: u64) {
-        let pages =
-            (limit as usize).saturating_sub(self.charge() as usize - self.resident - self.staging.occupied()).max(64);
-        if pages.abs_diff(self.capacity) > self.capacity / 16 {
-            self.capacity = pages;
-            self.policy.set_capacity(pages);
-        }
+        let pages = (limit as usize)
+            .saturating_sub(self.charge() as usize - self.pages.in_memory() - self.moving.memory())
+            .max(64);
+        self.choosing.set_capacity(pages);
     }
 
     /// One step towards keeping compressed pages to their part of the budget. Returns whether anything was done.
     fn demote(&mut self) -> bool {
         // Of what is left for pages that come and go: what the agent takes itself is no part of it, nor what is locked.
-        let fixed = (self.own_bytes() + self.ranges.locked_bytes()) as u64;
+        let fixed = (self.own_bytes() + self.pages.locked_bytes()) as u64;
         let budget = (self.account.limit() * PAGE as u64).saturating_sub(fixed);
         let share = |(part, whole): (u64, u64)| budget * part / whole;
-        self.store.compress_hard_from(share(DENSE_SHARE));
+        self.contents.compress_hard_from(share(DENSE_SHARE));
         self.demote_to(share(MAX_LOOSE_SHARE), share(MAX_POOL_SHARE))
     }
 
@@ -200,27 +170,25 @@ impl Engine {
         if self.resident_only {
             return false;
         }
-        let mut holders = Known { table: &mut self.table, copies: &mut self.copies };
-        self.store.tidy(&holders);
-        self.store.demote((loose, all), &mut self.scratch, &mut holders)
+        self.contents.demote(loose, all, &mut self.pages)
     }
 
     /// One step: parks pages until their part of memory is reached, stores those parked longest. Returns the pages that
     /// left memory.
     pub(crate) fn reclaim(&mut self) -> usize {
         // What is shared is copied to be parked: as little as can be.
-        let part = if self.guards { 0 } else { PARKED_SHARE };
-        let target = (self.resident + self.staging.live()).checked_div(part).unwrap_or(0).max(BATCH);
-        let (mut parked, before) = (0, self.resident + self.staging.occupied());
+        let part = if self.sharing.guards() { 0 } else { PARKED_SHARE };
+        let target = (self.pages.in_memory() + self.moving.parked()).checked_div(part).unwrap_or(0).max(BATCH);
+        let (mut parked, before) = (0, self.pages.in_memory() + self.moving.memory());
         for _ in 0..MAX_PARKS {
-            if self.staging.live() >= target {
+            if self.moving.parked() >= target {
                 break;
             }
             parked += self.park();
         }
         let stored = self.store_oldest();
         // Zeros that nobody has written to are not kept.
-        let left = before.saturating_sub(self.resident + self.staging.occupied());
+        let left = before.saturating_sub(self.pages.in_memory() + self.moving.memory());
         if stored == 0 && parked == 0 { self.park() } else { stored.max(left) }
     }
 
@@ -230,31 +198,34 @@ impl Engine {
     /// else, and only from the parent, which leaves it to its children. What others have given up already goes first then
     /// ([`crate::tree::dropped`]).
     fn park(&mut self) -> usize {
-        let mut chosen = core::mem::take(&mut self.chosen);
-        let shared = if self.guards { self.shared_now() } else { 0 };
-        let is_lent = self.guards && self.account.is_lent();
+        let mut chosen = self.choosing.begin();
+        let shared = if self.sharing.guards() { self.shared_now() } else { 0 };
+        let is_lent = self.sharing.guards() && self.account.is_lent();
         // Where nothing is its own, it need not be looked for.
-        let rounds = if shared == 0 || shared >= self.resident { 0 } else { self.resident / BATCH + 1 };
+        let rounds =
+            if shared == 0 || shared >= self.pages.in_memory() { 0 } else { self.pages.in_memory() / BATCH + 1 };
         let mut parked = 0;
         for round in 0..=rounds {
-            if is_lent && shared >= self.resident {
+            if is_lent && shared >= self.pages.in_memory() {
                 break;
             }
             chosen.clear();
-            if self.guards && round == rounds && !is_lent {
-                self.choose_dropped(BATCH, &mut chosen);
+            if self.sharing.guards() && round == rounds && !is_lent {
+                let dropped = &self.account.shared().dropped;
+                self.sharing.choose_dropped(BATCH, dropped, &self.pages, |page| {
+                    self.choosing.freed(page);
+                    chosen.push((page, Shadow::NONE));
+                    chosen.len()
+                });
                 parked = self.park_these(&mut chosen);
                 if parked > 0 {
                     break;
                 }
                 chosen.clear();
             }
-            let goal = self.policy.reclaim_batch().max(BATCH as u32);
-            let request = ReclaimRequest { target: 0, goal, incoming: None };
-            self.policy
-                .reclaim(&request, &mut crate::choosing::policies::Victims { table: &self.table, chosen: &mut chosen });
+            self.choosing.choose(BATCH, self.pages.table(), &mut chosen);
             self.keep_immovable(&mut chosen);
-            if self.guards && (round < rounds || is_lent) {
+            if self.sharing.guards() && (round < rounds || is_lent) {
                 self.keep_shared(&mut chosen);
             }
             if !chosen.is_empty() {
@@ -262,39 +233,38 @@ impl Engine {
                 break;
             }
         }
-        self.chosen = chosen;
+        self.choosing.end(chosen);
         parked
     }
 
     /// Takes out of what was chosen what the kernel does not move: it stays.
-    fn keep_immovable(&mut self, chosen: &mut Vec<(PageId, Shadow)>) {
+    fn keep_immovable(&mut self, chosen: &mut Chosen) {
         chosen.retain(|(page, _)| {
-            let range = self.ranges.find(self.table.address(*page));
+            let range = self.pages.range(self.pages.address(*page));
             // One that is set aside is elsewhere, and taken back first.
-            let can_go = self.table.entry(*page).state() == State::SetAside
+            let can_go = self.pages.entry(*page).state() == State::SetAside
                 || range.is_some_and(|(.., attributes)| attributes.can_be_evicted());
             if !can_go {
-                self.statistics.unmovable += 1;
+                self.counts.unmovable();
                 self.stays(*page);
             }
             can_go
         });
     }
 
-    /// Resident pages that a parent or children share, by a look that is not older than [`LOOK_AGAIN`].
+    /// Resident pages that a parent or children share, by a look that is not too old.
     fn shared_now(&mut self) -> usize {
-        let now = sys::now();
-        if now.saturating_sub(self.looked) >= LOOK_AGAIN {
-            self.shared = self.unguard_own();
-            self.looked = sys::now();
+        if self.sharing.is_due() {
+            let shared = self.unguard_own();
+            self.sharing.has_looked(shared);
         }
-        self.shared
+        self.sharing.pages()
     }
 
     /// Takes what is shared out of what was chosen: it stays.
-    fn keep_shared(&mut self, chosen: &mut Vec<(PageId, Shadow)>) {
+    fn keep_shared(&mut self, chosen: &mut Chosen) {
         chosen.retain(|(page, _)| {
-            let shared = self.is_guarded(self.table.address(*page));
+            let shared = self.is_guarded(self.pages.address(*page));
             if shared {
                 self.stays(*page);
             }
@@ -305,32 +275,25 @@ impl Engine {
     /// The same with pages that are in memory and not the policy's any more.
     pub(crate) fn park_these(&mut self, chosen: &mut [(PageId, Shadow)]) -> usize {
         for (page, _) in chosen.iter() {
-            if self.table.entry(*page).state() == State::SetAside {
-                self.take_back(self.table.address(*page));
+            if self.pages.entry(*page).state() == State::SetAside {
+                self.take_back(self.pages.address(*page));
             }
         }
-        chosen.sort_unstable_by_key(|(page, _)| self.table.address(*page));
+        chosen.sort_unstable_by_key(|(page, _)| self.pages.address(*page));
         let (mut at, mut parked) = (0, 0);
         while at < chosen.len() {
-            let start = self.table.address(chosen[at].0);
+            let start = self.pages.address(chosen[at].0);
             let run = chosen[at..]
                 .iter()
                 .enumerate()
-                .take_while(|(i, (page, _))| self.table.address(*page) == start + i * PAGE)
+                .take_while(|(i, (page, _))| self.pages.address(*page) == start + i * PAGE)
                 .count();
-            let (place, room) = self.staging.room(run);
-            if room == 0 {
+            // SAFETY: resident managed pages that the policy gives up.
+            let Some(moved) = (unsafe { self.moving.park(start, run) }) else {
                 chosen[at..].iter().for_each(|(page, _)| self.stays(*page));
                 break;
-            }
-            // SAFETY: resident managed pages go to places that are empty.
-            let moved = unsafe { self.uffd.relocate(self.staging.address(place), start, room * PAGE) };
-            let moved = match moved {
-                // Neighbours that are not one mapping for the kernel.
-                error if error < 0 && room > 1 => self.move_one(start, place),
-                error if error < 0 => self.move_shared(start, place, error),
-                moved => moved as usize / PAGE,
             };
+            let moved = moved.unwrap_or_else(|error| self.move_shared(start, error));
             for (page, shadow) in &chosen[at..at + moved] {
                 self.parks(*page, *shadow);
             }
@@ -338,36 +301,29 @@ impl Engine {
             at += moved;
             if moved == 0 {
                 self.stays(chosen[at].0);
-                self.statistics.unmovable += 1;
+                self.counts.unmovable();
                 at += 1;
             }
         }
-        self.statistics.parked += parked as u64;
+        self.counts.parked(parked);
         parked
-    }
-
-    /// Moves the first page of a run that cannot be moved whole.
-    fn move_one(&mut self, address: usize, place: u32) -> usize {
-        // SAFETY: as in `park`.
-        let moved = unsafe { self.uffd.relocate(self.staging.address(place), address, PAGE) };
-        if moved > 0 { 1 } else { self.move_shared(address, place, moved) }
     }
 
     /// A page that was shared with a child or parent at a fork must be written to before it can be moved. Returns 1 if
     /// it was.
-    fn move_shared(&mut self, address: usize, place: u32, error: isize) -> usize {
-        if error != EBUSY || !self.ranges.find(address).is_some_and(|(.., attributes)| attributes.can_be_evicted()) {
+    fn move_shared(&mut self, address: usize, error: isize) -> usize {
+        if error != EBUSY || !self.pages.can_be_evicted(address) {
             return 0;
         }
         let guarded = self.is_guarded(address) && self.is_shared(address, &Pagemap::open());
         if guarded {
-            self.uffd.protect(address, PAGE, false);
+            self.moving.protect(address, PAGE, false);
         }
         // An atomic operation of the language that changes nothing may be compiled to one that does not write.
         // SAFETY: the page is resident and writable; nothing changes, whoever writes at the same time.
         unsafe { core::arch::asm!("lock or byte ptr [{}], 0", in(reg) address, options(nostack)) };
-        // SAFETY: as in `park`.
-        let moved = unsafe { self.uffd.relocate(self.staging.address(place), address, PAGE) } == PAGE as isize;
+        // SAFETY: as in `park_these`.
+        let moved = unsafe { self.moving.park(address, 1) } == Some(Ok(1));
         if guarded && !moved {
             self.unguard(address);
         }
@@ -375,41 +331,37 @@ impl Engine {
     }
 
     fn parks(&mut self, page: PageId, shadow: Shadow) {
-        let address = self.table.address(page);
+        let address = self.pages.address(page);
         let is_held_by_others = self.unguard(address);
-        let place = self.staging.fill(address);
+        let place = self.moving.receive(address, is_held_by_others);
         if is_held_by_others {
-            self.left_to_others = true;
-            self.note_dropped(address);
-            self.staging.note_held_by_others(place);
+            self.sharing.left(address, &self.account.shared().dropped);
         }
-        self.resident -= 1;
         if self.was_never_written(address) && self.is_zeros_still(address, place) {
             self.drop_copy(page);
-            self.table.set(page, State::Untouched, Shadow::NONE);
+            self.pages.set(page, State::Untouched, Shadow::NONE);
             return;
         }
-        self.table.set(page, State::Parked(place), shadow);
+        self.pages.set(page, State::Parked(place), shadow);
     }
 
     /// A chosen page stays: the policy thinks it gone.
     fn stays(&mut self, page: PageId) {
-        let guarded = self.table.entry(page).is_guarded();
-        self.resident -= 1;
+        let guarded = self.pages.entry(page).is_guarded();
         self.admit(page, None);
         if guarded {
-            self.table.guard(page, true);
+            self.pages.guard(page, true);
         }
-        self.look_later(self.table.address(page));
+        self.look_later(self.pages.address(page));
     }
 
     /// Stores what was parked longest and gives its memory back, or keeps it spare. Returns the pages of memory that this is.
     pub(crate) fn store_oldest(&mut self) -> usize {
-        let (first, places) = self.staging.oldest(BATCH);
+        let (first, places) = self.moving.oldest(BATCH);
         let mut emptied = 0;
         while emptied < places {
             let run = (first + emptied as u32..first + places as u32)
-                .take_while(|place| self.staging.owner(*place) != 0)
+                .take_while(|place| self.moving.owner(*place) != 0)
                 .count();
             if run == 0 {
                 emptied += 1;
@@ -421,7 +373,7 @@ impl Engine {
                 break;
             }
         }
-        if emptied == 0 { 0 } else { self.staging.take_back(emptied, self.keeps_spares) }
+        if emptied == 0 { 0 } else { self.moving.take_back(emptied) }
     }
 
     /// Stores the pages of neighbouring places; those that still are as they came back need not be. Returns how many,
@@ -436,24 +388,20 @@ impl Engine {
             let mut kept = None;
             while done + many < places {
                 let place = first + (done + many) as u32;
-                owners[many] = self.staging.owner(place);
-                // SAFETY: the place holds a page, which nobody but the engine can reach.
-                pages[many] = unsafe { &*(self.staging.address(place) as *const Page) };
-                let (page, _) = self.table.find(owners[many]).expect("invariant: a parked page is known");
-                match self.copies.leave(page, pages[many]) {
-                    Some((slot, true)) => {
-                        kept = Some((owners[many], slot));
-                        break;
-                    }
-                    Some((slot, false)) => self.store.release(slot),
-                    None => {}
+                owners[many] = self.moving.owner(place);
+                // SAFETY: the place holds a page, which stays there until it is stored.
+                pages[many] = unsafe { self.moving.page(place) };
+                let (page, _) = self.pages.find(owners[many]).expect("invariant: a parked page is known");
+                kept = self.contents.leave(page, pages[many]).map(|slot| (owners[many], slot));
+                if kept.is_some() {
+                    break;
                 }
                 many += 1;
-                if self.staging.is_held_by_others(place) {
+                if self.moving.is_held_by_others(place) {
                     held_by_others |= 1 << (many - 1);
                 }
             }
-            let written = self.write(&pages[..many], &owners[..many], held_by_others, &mut slots[..many]);
+            let written = self.contents.write(&pages[..many], &owners[..many], held_by_others, &mut slots[..many]);
             for index in 0..written {
                 self.is_stored(first + (done + index) as u32, owners[index], slots[index]);
             }
@@ -461,9 +409,9 @@ impl Engine {
             if let Some((owner, slot)) = kept {
                 if written < many {
                     // The page before it stays, so this one does.
-                    self.store.release(slot);
+                    self.contents.release(slot);
                 } else {
-                    self.store.used_again(owner, slot);
+                    self.contents.is_used_again(owner, slot);
                     self.is_stored(first + done as u32, owner, slot);
                     done += 1;
                 }
@@ -475,36 +423,20 @@ impl Engine {
         done
     }
 
-    /// Stores pages. Those that others hold still, a bit for each, go to a file if there is one: what they are compressed to
-    /// would be memory beside the one that is no less for it. Returns how many, from the front.
-    fn write(&mut self, pages: &[&Page], owners: &[usize], held_by_others: u32, slots: &mut [Slot]) -> usize {
-        let mut written = 0;
-        while written < pages.len() {
-            let held = held_by_others >> written & 1;
-            let alike = (written..pages.len()).take_while(|index| held_by_others >> index & 1 == held).count();
-            let end = written + alike;
-            let done = match held {
-                1 => self.store.write_beside_memory(&pages[written..end], &mut self.scratch, &mut slots[written..end]),
-                _ => 0,
-            };
-            written += done;
-            let (pages, owners, slots) = (&pages[written..end], &owners[written..end], &mut slots[written..end]);
-            let done = self.store.write(pages, owners, &mut self.scratch, slots);
-            written += done;
-            if written < end {
-                break;
-            }
-        }
-        written
-    }
-
     /// The page of a place has a slot now.
     fn is_stored(&mut self, place: u32, owner: usize, slot: Slot) {
-        let (page, entry) = self.table.find(owner).expect("invariant: a parked page is known");
-        self.table.set(page, State::Stored(slot), entry.shadow());
-        let shared = self.staging.leave_spare(place);
+        let (page, entry) = self.pages.find(owner).expect("invariant: a parked page is known");
+        self.pages.set(page, State::Stored(slot), entry.shadow());
+        let shared = self.moving.is_stored(place);
         self.account.unshared(u64::from(shared));
-        self.statistics.stored += 1;
+        self.counts.stored();
         self.went(owner);
+    }
+
+    /// A page is stored: one in 32 is followed.
+    fn went(&mut self, address: usize) {
+        if Contents::is_followed(address) {
+            self.contents.follow(address, self.account.stored_by_all(self.counts.statistics()));
+        }
     }
 }

@@ -7,75 +7,45 @@
 //! Invariant: spare memory counts as long as it is there. Cost: one `UFFDIO_MOVE` instead of a `UFFDIO_COPY` and a page's part
 //! of a `madvise`: 8 to 10 % of a fault's time in uniform reads.
 
-use refault_store::Page;
-
 use super::Engine;
 use super::reclaim::BATCH;
-use crate::PAGE;
 use crate::page::table::State;
-use refault_linux::sys;
 
 impl Engine {
-    /// Whether a page comes back at less cost if it is moved.
-    pub(crate) fn is_moving_cheaper(&self) -> bool {
-        !self.several_threads || self.way_back.is_moving_cheaper()
-    }
-
-    /// Asks the kernel to bring pages back, moved or copied.
-    pub(crate) fn timed(&mut self, is_moved: bool, pages: usize, call: impl FnOnce(&Engine) -> isize) -> isize {
-        if !self.several_threads || pages > 1 {
-            return call(self);
-        }
-        let begun = sys::now();
-        let done = call(self);
-        if done > 0 {
-            self.way_back.took(is_moved, sys::now() - begun);
-        }
-        done
-    }
-
     /// Spare memory for one page, which need not be charged any more. Where the budget has room there is none.
     pub(crate) fn make_spare(&mut self) -> Option<u32> {
         // What a fork shares is not written to.
-        if !self.is_moving_cheaper() || self.guards || self.given_up {
+        if !self.moving.is_moving_cheaper() || self.sharing.guards() || self.given_up {
             return None;
         }
         // What they are stored as takes memory beside them, if less than they do.
         let wanted = self.charge() + BATCH as u64;
-        if self.staging.spare().is_none() && self.has_something_to_give(wanted) && !self.fits(wanted) {
+        if self.moving.spare().is_none() && self.has_something_to_give(wanted) && !self.fits(wanted) {
             self.account.ask(wanted);
-            self.keeps_spares = true;
+            self.moving.keep_spares(true);
             self.shrink(&mut 0);
-            self.keeps_spares = false;
+            self.moving.keep_spares(false);
         }
-        self.staging.spare()
+        self.moving.spare()
     }
 
     /// Reads a page into spare memory and moves that to where it belongs. False if this is not possible, and if the page is
     /// one of which a copy is kept.
     pub(crate) fn read_into_spare(&mut self, address: usize, place: u32) -> bool {
-        let Some((page, entry)) = self.table.find(address) else { return false };
+        let Some((page, entry)) = self.pages.find(address) else { return false };
         let State::Stored(slot) = entry.state() else { return false };
-        let can_be_moved = self.ranges.find(address).is_some_and(|(.., attributes)| attributes.can_be_evicted());
-        if !can_be_moved || self.copies.is_worth(page, slot, self.is_mostly_compressed(1)) {
+        let can_be_moved = self.pages.can_be_evicted(address);
+        let mostly_compressed = self.contents.is_mostly_compressed(self.pages.in_memory() + 1);
+        if !can_be_moved || self.contents.is_worth_a_copy(page, slot, mostly_compressed) {
             return false;
         }
-        let spare = self.staging.address(place);
-        // SAFETY: the place has memory that is nobody's.
-        let contents = unsafe { &mut *(spare as *mut Page) };
-        if self.store.read(slot, contents, &mut self.scratch).is_err() {
+        if !self.contents.read_into(slot, self.moving.spare_page(place)) || !self.moving.move_spare(address, place) {
             return false;
         }
-        // SAFETY: both are the engine's to change; the page is missing where it goes.
-        let moved = self.timed(true, 1, |engine| unsafe { engine.uffd.relocate(address, spare, PAGE) });
-        if moved != PAGE as isize {
-            return false;
-        }
-        self.staging.spend(place);
-        self.store.release(slot);
+        self.contents.release(slot);
         self.came_back(address);
         self.admit(page, Some(entry.shadow()));
-        self.statistics.read_back += 1;
+        self.counts.read_back(1, 0);
         self.went_to(address, 1);
         true
     }
@@ -84,6 +54,7 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PAGE;
     use crate::engine::{EngineOptions, Outcome};
     use crate::page::ranges::Attributes;
     use crate::stores::Stores;
@@ -136,9 +107,9 @@ mod tests {
         let Some((mut engine, start)) = engine() else { return };
         let mut spent = 0;
         for at in 0..4 * PAGES {
-            let before = engine.staging.spares();
+            let before = engine.moving.spares();
             assert_eq!(touch(&mut engine, start + scattered(at) * PAGE), scattered(at) + 1);
-            spent += usize::from(engine.staging.spares() + 1 == before);
+            spent += usize::from(engine.moving.spares() + 1 == before);
         }
         assert!(spent > PAGES / 2, "{spent}");
     }
@@ -147,26 +118,31 @@ mod tests {
     fn what_else_is_wanted_takes_spare_memory_first() {
         let Some((mut engine, start)) = engine() else { return };
         let mut at = 0;
-        while engine.staging.spares() < 8 {
+        while engine.moving.spares() < 8 {
             touch(&mut engine, start + scattered(at) * PAGE);
             at += 1;
             assert!(at < 4 * PAGES);
         }
-        let (resident, stored) = (engine.resident, engine.statistics.stored);
+        let (resident, stored) = (engine.pages.in_memory(), engine.statistics().stored);
         engine.make_room(LIMIT + 1 - engine.charge() as usize);
-        assert_eq!((engine.staging.spares(), engine.resident, engine.statistics.stored), (0, resident, stored));
+        assert_eq!((engine.moving.spares(), engine.pages.in_memory(), engine.statistics().stored), (0, resident, stored));
     }
 
     #[test]
     fn nothing_is_spare_where_a_fork_shares_memory_or_moves_are_dear() {
         for (guards, several_threads) in [(true, false), (false, true)] {
             let Some((mut engine, start)) = engine() else { return };
-            engine.staging.drop_spares();
+            engine.moving.drop_spares();
             for at in 0..PAGES {
                 // It finds out that it is alone.
-                (engine.guards, engine.several_threads) = (guards, several_threads);
+                if guards {
+                    engine.sharing.starts();
+                } else {
+                    engine.sharing.ends();
+                }
+                engine.moving.threads(several_threads);
                 touch(&mut engine, start + scattered(at) * PAGE);
-                assert_eq!(engine.staging.spares(), 0);
+                assert_eq!(engine.moving.spares(), 0);
             }
         }
     }

@@ -28,17 +28,17 @@ const AT_ONCE: usize = 64;
 impl Engine {
     /// Whether nothing was written to the range that an address lies in, as far as is known.
     pub(crate) fn was_never_written(&self, address: usize) -> bool {
-        self.ranges.find(address).is_some_and(|(.., attributes)| !attributes.written)
+        self.pages.was_never_written(address)
     }
 
     /// The mapping that an address lies in was written to. What else the range is made of is other mappings, or will be
     /// found out.
     pub(crate) fn is_written(&mut self, address: usize) {
         if self.was_never_written(address)
-            && let Some((start, end, _)) = self.ranges.find(address)
+            && let Some((start, end, _)) = self.pages.range(address)
             && let Some((first, last)) = Mappings::open().and_then(|mappings| mappings.around(address))
         {
-            self.ranges.change(start.max(first), end.min(last), |attributes| attributes.written = true);
+            self.pages.change(start.max(first), end.min(last), |attributes| attributes.written = true);
         }
     }
 
@@ -46,17 +46,17 @@ impl Engine {
     /// there is room. False if that page is not there then.
     pub(crate) fn map_zeros(&mut self, address: usize, first: usize, pages: usize) -> bool {
         let (bytes, end) = (pages * PAGE, first + pages * PAGE);
-        let is_open = self.uffd.unregister(first, bytes) == 0;
+        let is_open = self.moving.unregister(first, bytes);
         let are_there = is_open && refault_linux::sys::populate(first, bytes) == 0;
-        if self.uffd.register(first, bytes) != 0 {
+        if !self.moving.register(first, bytes) {
             // The kernel lacks memory for it. What it does not tell of cannot be managed.
-            for page in (first..end).step_by(PAGE).filter(|page| self.uffd.register(*page, PAGE) != 0) {
-                self.ranges.remove(page, page + PAGE);
+            for page in (first..end).step_by(PAGE).filter(|page| !self.moving.register(*page, PAGE)) {
+                self.pages.remove(page, page + PAGE);
             }
         }
         let mut is_there = true;
         for page in (first..end).step_by(PAGE) {
-            let error = if are_there { 0 } else { self.uffd.zero(page, PAGE) };
+            let error = if are_there { 0 } else { self.moving.fill_zeros(page, 1, false) };
             if (error >= 0 || error == EEXIST) && self.manages(page, PAGE) {
                 self.fresh(page, 1);
             } else if page == address && self.manages(page, PAGE) {
@@ -70,9 +70,8 @@ impl Engine {
     /// Whether a page that was moved to a place is zeros still: then the place holds nothing any more. If it is not, its
     /// range was written to.
     pub(crate) fn is_zeros_still(&mut self, address: usize, place: u32) -> bool {
-        // SAFETY: the place holds a page, which nobody but the engine can reach.
-        let words = unsafe { &*(self.staging.address(place) as *const [u64; PAGE / 8]) };
-        if words.iter().any(|word| *word != 0) {
+        // SAFETY: the place holds a page, which stays there while it is looked at.
+        if unsafe { self.moving.page(place) }.0.as_chunks::<8>().0.iter().any(|word| u64::from_ne_bytes(*word) != 0) {
             self.is_written(address);
             return false;
         }
@@ -84,12 +83,12 @@ impl Engine {
     pub(crate) fn drop_what_was_not_copied(&mut self, start: usize, end: usize) {
         let pagemap = Pagemap::open();
         let mut at = start;
-        while let Some(known) = self.table.next_known(at, end) {
+        while let Some((known, _)) = self.pages.next_known(at, end) {
             let last = (known + AT_ONCE * PAGE).min(end);
             let there = pagemap.there(known, (last - known) / PAGE);
             for (index, address) in (known..last).step_by(PAGE).enumerate() {
                 if there >> index & 1 == 0
-                    && let Some((page, entry)) = self.table.find(address)
+                    && let Some((page, entry)) = self.pages.find(address)
                     && entry.state() == State::Resident
                 {
                     self.drop_page(page, State::Resident);

@@ -62,6 +62,15 @@ impl Entry {
         }
     }
 
+    fn has_contents(self) -> bool {
+        self.word & 7 != 0
+    }
+
+    /// Whether it is in memory and the policy's, where it belongs or aside.
+    fn is_in_memory(self) -> bool {
+        matches!(self.word & 7, 1 | 4)
+    }
+
     fn word(state: State) -> u64 {
         match state {
             State::Untouched => 0,
@@ -111,6 +120,8 @@ pub struct Table {
     roots: Vec<Option<Box<Node>>>,
     chunks: Vec<Option<Box<Chunk>>>,
     free: Vec<u32>,
+    /// Pages in memory, aside or not.
+    in_memory: usize,
 }
 
 impl Table {
@@ -192,9 +203,11 @@ impl Table {
     /// Puts a page into a state, with what the policy left, or without holds.
     pub fn set(&mut self, page: PageId, state: State, shadow: Shadow) {
         let (with_contents, entry) = self.entry_mut(page);
-        let had = entry.word & 7 != 0;
+        let before = *entry;
         *entry = Entry { word: Entry::word(state), extra: shadow.0 };
-        *with_contents = *with_contents + u32::from(state != State::Untouched) - u32::from(had);
+        *with_contents = *with_contents + u32::from(entry.has_contents()) - u32::from(before.has_contents());
+        let (is, was) = (entry.is_in_memory(), before.is_in_memory());
+        self.in_memory = self.in_memory + usize::from(is) - usize::from(was);
     }
 
     /// Guards a resident page, or does so no longer.
@@ -216,6 +229,11 @@ impl Table {
         let (_, entry) = self.entry_mut(page);
         debug_assert_eq!(entry.state(), State::Resident);
         entry.extra = entry.extra.saturating_add_signed(by);
+    }
+
+    /// Pages that are [`State::Resident`] or [`State::SetAside`].
+    pub fn in_memory(&self) -> usize {
+        self.in_memory
     }
 
     /// Gives the chunk at an address back if none of its pages has contents.

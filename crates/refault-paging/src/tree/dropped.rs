@@ -8,7 +8,7 @@
 //! Invariants: no contents depend on a note, only what is preferred. Two chunks of pages may have one word, a note may get
 //! lost when old ones are forgotten, and may outlive its reason. Notes are in two halves, and the older half is forgotten
 //! when one bit in [`MAX_PART`] of the newer is set: at most one word in four is of another chunk whose pages are all noted.
-//! Cost: an atomic operation a note, a load or two for each chunk of 64 pages that is looked at, [`MAX_CHUNKS`] of them in
+//! Cost: an atomic operation a note, a load or two for each chunk of 64 pages that is looked at, 256 of them in
 //! one step and none if nothing was noted since the last round; 128 KiB of the segment, of which what is not touched
 //! takes no memory.
 
@@ -22,14 +22,12 @@ const WORDS: usize = 1 << 13;
 /// One part in so many of a half's bits may be set.
 const MAX_PART: u32 = 8;
 const MAX_SET: u32 = WORDS as u32 * u64::BITS / MAX_PART;
-/// Chunks that are looked at in one step.
-pub(crate) const MAX_CHUNKS: usize = 256;
 
 /// See the module. All zeros: nothing is noted.
 #[repr(C)]
 pub(crate) struct Dropped {
     /// Bits that were ever set.
-    pub(crate) notes: AtomicU64,
+    notes: AtomicU64,
     /// The newer half is that of this number's parity.
     turn: AtomicU32,
     /// Bits that were set in it.
@@ -63,29 +61,15 @@ impl Dropped {
         }
     }
 
+    /// How many notes there were ever.
+    pub(crate) fn notes(&self) -> u64 {
+        self.notes.load(Ordering::Relaxed)
+    }
+
     /// A bit for each page of the chunk at an address: somebody has given it up.
     pub(crate) fn noted(&self, family: u64, address: usize) -> u64 {
         let word = Dropped::word(family, address);
         self.halves.iter().fold(0, |bits, half| bits | half[word].load(Ordering::Relaxed))
-    }
-}
-
-/// How far a process has looked at what is noted.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Hand {
-    /// The family: 0 before the first fork.
-    pub(crate) family: u64,
-    /// The next address to look at.
-    pub(crate) at: usize,
-    /// Notes that there were when this round began, and when the last whole one did.
-    pub(crate) began: u64,
-    pub(crate) seen: u64,
-}
-
-impl Hand {
-    /// More is shared: all of it is to be looked at.
-    pub(crate) fn starts(&mut self) {
-        (self.at, self.began, self.seen) = (0, u64::MAX, u64::MAX);
     }
 }
 
