@@ -14,7 +14,8 @@
 use core::ffi::CStr;
 
 use crate::flags::O_RDONLY;
-use crate::{number, proc, sys};
+use crate::numbers::own as number;
+use crate::{proc, sys};
 
 /// See the module. Cost: four system calls for one that is opened, asked and dropped.
 pub struct Mappings(i32);

@@ -17,7 +17,8 @@
 
 use crate::errno::{EINTR, EIO};
 use crate::flags::{O_CLOEXEC, O_RDONLY};
-use crate::{PAGE, number, sys};
+use crate::numbers::own as number;
+use crate::{PAGE, sys};
 
 /// Bytes of an entry.
 pub const ENTRY_BYTES: usize = size_of::<u64>();

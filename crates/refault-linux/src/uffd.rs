@@ -20,7 +20,8 @@
 
 use crate::errno::{EAGAIN, EEXIST, EINVAL};
 use crate::flags::{F_GETFL, F_SETFL, O_CLOEXEC, O_NONBLOCK, O_RDWR};
-use crate::{PAGE, number, sys};
+use crate::numbers::own as number;
+use crate::{PAGE, sys};
 
 /// `UFFD_FEATURE_*` bits.
 pub mod feature {

@@ -2,7 +2,7 @@
 //!
 //! What is not there up to [`MAX`] is no call. Source: the kernel's table of calls for x86-64.
 
-crate::names! {
+crate::numbers::names! {
     SYS_read = 0, SYS_write = 1, SYS_open = 2, SYS_close = 3, SYS_stat = 4, SYS_fstat = 5, SYS_lstat = 6,
     SYS_poll = 7, SYS_lseek = 8, SYS_mmap = 9, SYS_mprotect = 10, SYS_munmap = 11, SYS_brk = 12,
     SYS_rt_sigaction = 13, SYS_rt_sigprocmask = 14, SYS_rt_sigreturn = 15, SYS_ioctl = 16, SYS_pread64 = 17,

@@ -2,7 +2,7 @@
 //!
 //! Source: the kernel's table of calls for i386.
 
-crate::names! {
+crate::numbers::names! {
     SYS_restart_syscall = 0, SYS_exit = 1, SYS_fork = 2, SYS_read = 3, SYS_write = 4, SYS_open = 5, SYS_close = 6,
     SYS_waitpid = 7, SYS_creat = 8, SYS_link = 9, SYS_unlink = 10, SYS_execve = 11, SYS_chdir = 12, SYS_time = 13,
     SYS_mknod = 14, SYS_chmod = 15, SYS_lchown = 16, SYS_break = 17, SYS_oldstat = 18, SYS_lseek = 19,

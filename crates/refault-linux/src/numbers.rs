@@ -1,0 +1,36 @@
+//! The kernel's numbers by name: of system calls, their flags, and errors.
+
+pub mod advice;
+pub mod calls;
+pub mod clone;
+pub mod errno;
+pub mod flags;
+pub mod i386;
+pub mod options;
+pub(crate) mod own;
+
+/// Names and numbers of calls: a constant of each, all of them in order, and the name of a number.
+macro_rules! names {
+    ($($name:ident = $number:literal,)*) => {
+        /// A number and the kernel's name for it, by number.
+        pub const ALL: &[(usize, &str)] = &[$(($number, crate::numbers::without_prefix(stringify!($name)))),*];
+
+        /// The highest number.
+        pub const MAX: usize = ALL[ALL.len() - 1].0;
+
+        $(#[doc = concat!("Number of the call: ", stringify!($name), ".")]
+        #[allow(non_upper_case_globals)]
+        pub const $name: usize = $number;)*
+
+        /// The kernel's name of a call; `None`: there is none of that number.
+        pub fn name(number: usize) -> Option<&'static str> {
+            ALL.binary_search_by_key(&number, |(number, _)| *number).ok().map(|at| ALL[at].1)
+        }
+    };
+}
+pub(crate) use names;
+
+/// A name as the kernel has it, without the `SYS_` of the constant.
+const fn without_prefix(name: &'static str) -> &'static str {
+    name.split_at("SYS_".len()).1
+}
