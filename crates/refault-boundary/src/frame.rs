@@ -67,6 +67,16 @@ pub(crate) struct Info {
     pub(crate) rest: [u64; 13],
 }
 
+/// `si_code` of a signal with a value.
+const QUEUED: i32 = -1;
+
+impl Info {
+    /// Whether a SIGSYS is the tree's request for room.
+    pub(crate) fn asks_for_room(&self) -> bool {
+        self.code == QUEUED && self.rest[0] as usize == refault_paging::tree::MAKE_ROOM
+    }
+}
+
 /// The whole, as it lies on the stack.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -239,7 +249,7 @@ global_asm!(
     "  mov $60, %eax",
     "  syscall",
     "  ud2",
-    child = sym crate::clone::child,
+    child = sym crate::process::clone::child,
     options(att_syntax)
 );
 

@@ -14,43 +14,26 @@
 
 use refault_paging::settings::{AgentSettings, VARIABLE};
 
-mod advice;
-mod area;
 mod calls;
-mod clone;
-mod compat;
-mod descriptors;
+mod engine_lock;
 mod entry;
-mod execution;
-mod fast;
+mod files;
 mod frame;
-mod heap;
-mod holding;
-mod locks;
-mod mappings;
-mod memory_calls;
-mod memory_files;
-mod moves;
-mod observer;
+mod memory;
 #[cfg(not(test))]
 mod old_libc;
-mod opened;
-mod pieces;
-mod pointed;
+mod patched;
+mod process;
 mod report;
-mod seen;
 mod signals;
-mod sites;
-mod start;
 mod table;
 mod thread;
-mod tracing;
 #[cfg(not(test))]
 mod unwinding;
-mod visits;
+mod user_dispatch;
 
 #[global_allocator]
-static HEAP: heap::AgentHeap = heap::AgentHeap;
+static HEAP: memory::heap::AgentHeap = memory::heap::AgentHeap;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -62,7 +45,7 @@ extern "C" fn loaded() {
         Ok(settings) => settings,
         Err(why) => report::end(format_args!("REFAULT_AGENT is not understood: {why}; it is written by `refault run`")),
     };
-    if let Err(why) = start::begin(&settings) {
+    if let Err(why) = process::start::begin(&settings) {
         report::end(format_args!("the program cannot be managed: {why}"));
     }
 }

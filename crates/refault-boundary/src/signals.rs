@@ -9,6 +9,8 @@
 //! alternate stacks that it has set; a signal that comes while a call waits ends it as it would have ended the program's
 //! own.
 
+pub(crate) mod sets;
+
 use std::sync::atomic::Ordering;
 
 use refault_linux::calls::{SYS_rt_sigaction, SYS_rt_sigpending, SYS_rt_sigprocmask, SYS_rt_tgsigqueueinfo};
@@ -18,17 +20,10 @@ use refault_linux::sys;
 
 use crate::frame::{self, AlternateStack, Context, Frame, Info, register};
 use crate::thread::Thread;
+use sets::{ALL, ALWAYS_OPEN, Action, Actions, SIGBUS, SIGSEGV, SIGSYS, bit};
 
-pub(crate) const SIGBUS: i32 = 7;
-pub(crate) const SIGSEGV: i32 = 11;
-pub(crate) const SIGSYS: i32 = 31;
 const SIGKILL: i32 = 9;
 const SIGSTOP: i32 = 19;
-
-/// The signals that stay open: a bit each.
-pub(crate) const ALWAYS_OPEN: u64 = bit(SIGSYS) | bit(SIGBUS) | bit(SIGSEGV);
-/// What is blocked while the agent works: all but what the agent's own faults raise.
-pub(crate) const ALL: u64 = !(bit(SIGBUS) | bit(SIGSEGV));
 
 const ONSTACK: u64 = 0x0800_0000;
 const RESTART: u64 = 0x1000_0000;
@@ -41,24 +36,6 @@ const KERNEL_FLAGS: u64 = 1 | 2 | RESTART;
 const AUTODISARM: u32 = 1 << 31;
 /// The handler of a signal that is ignored; lower is none, higher the program's.
 const IGNORED: usize = 1;
-
-pub(crate) const fn bit(signal: i32) -> u64 {
-    1 << (signal - 1)
-}
-
-/// An action, as the kernel has it.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Action {
-    pub(crate) handler: usize,
-    pub(crate) flags: u64,
-    pub(crate) restorer: usize,
-    pub(crate) mask: u64,
-}
-
-/// The program's actions by signal.
-#[derive(Clone)]
-pub(crate) struct Actions(pub(crate) [Action; 65]);
 
 fn set_kernel_action(signal: i32, action: &Action) -> isize {
     // SAFETY: the action is either none or the agent's handler.
@@ -170,7 +147,7 @@ fn take_requests(thread: &mut Thread) {
         if taken != SIGSYS as isize {
             return;
         }
-        if !crate::entry::asks_for_room(&info)
+        if !info.asks_for_room()
             && let Some(place) = kept_at(SIGSYS)
         {
             store(thread, &info, place);
@@ -313,7 +290,7 @@ pub(crate) fn arrive(thread: &mut Thread, info: &Info, context: &mut Context) {
     if keep(thread, info) {
         return;
     }
-    if !crate::fast::settle(thread, info, context) {
+    if !crate::patched::fast::settle(thread, info, context) {
         return;
     }
     let rip = context.registers[register::RIP] as usize;
@@ -347,10 +324,10 @@ pub(crate) fn arrive(thread: &mut Thread, info: &Info, context: &mut Context) {
     let number = registers[register::RAX] as usize;
     let arguments = frame::ARGUMENTS.map(|place| registers[place] as usize);
     let is_missing = |result: u64| !thread.is_of_32_bits && result as isize == EFAULT;
-    let again = result.is_some_and(is_missing) && crate::holding::lacked_memory(thread, number, arguments);
-    crate::entry::release(thread);
+    let again = result.is_some_and(is_missing) && crate::calls::holding::lacked_memory(thread, number, arguments);
+    crate::engine_lock::release(thread);
     if let Some(result) = result.filter(|_| !thread.is_of_32_bits) {
-        crate::memory_files::was_made(number, arguments, result as isize);
+        crate::files::memory_files::was_made(number, arguments, result as isize);
     }
     // Pieces of it that were made before are not made again.
     let told = std::mem::take(&mut thread.progress).told(result.map(|result| result as isize));
@@ -423,7 +400,7 @@ pub(crate) fn deliver_kept(thread: &mut Thread, context: &mut Context) {
 
 /// Lets the program's handler run when `context` is resumed.
 fn deliver(thread: &mut Thread, info: &Info, context: &mut Context) {
-    crate::sites::show(context);
+    crate::patched::sites::show(context);
     let signal = info.signal;
     let changing = change_actions(thread);
     let action = thread.actions().0[signal as usize];
@@ -461,9 +438,9 @@ fn deliver(thread: &mut Thread, info: &Info, context: &mut Context) {
     made.context.stack = shown;
     made.context.vectors = if bytes == 0 { 0 } else { vectors };
     made.context.mask = saved_mask;
-    crate::entry::hold(thread, place, top - place, true);
+    crate::engine_lock::hold(thread, place, top - place, true);
     let written = frame::write(place, &made) && (bytes == 0 || frame::copy(vectors, context.vectors, bytes));
-    crate::entry::release(thread);
+    crate::engine_lock::release(thread);
     if !written {
         end_by(SIGSEGV, &Info { signal: SIGSEGV, ..*info });
         return;
@@ -500,7 +477,7 @@ fn end_by(signal: i32, info: &Info) {
 
 /// Sends this thread a signal, with what it says.
 pub(crate) fn send_again(info: &Info) {
-    let (process, thread) = (sys::process_id() as usize, crate::entry::thread_id());
+    let (process, thread) = (sys::process_id() as usize, refault_linux::sys::thread_id());
     // SAFETY: reads the 128 bytes of `info`.
     unsafe {
         sys::call(

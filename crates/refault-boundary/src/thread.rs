@@ -13,12 +13,12 @@ use refault_linux::calls::{SYS_mprotect, SYS_sigaltstack};
 use refault_linux::lock::Lock;
 use refault_linux::sys;
 
-use crate::area;
-use crate::execution::Environment;
-use crate::fast::Fast;
+use crate::files::progress::Progress;
 use crate::frame::{AlternateStack, Context, Frame, Info, register};
-use crate::pieces::Progress;
-use crate::signals::Actions;
+use crate::memory::area;
+use crate::patched::fast_call::Fast;
+use crate::process::environment::Environment;
+use crate::signals::sets::Actions;
 
 /// Bytes of a block.
 pub(crate) const BLOCK: usize = 256 << 10;

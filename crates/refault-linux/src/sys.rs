@@ -211,6 +211,12 @@ pub fn process_id() -> i32 {
     unsafe { call(number::SYS_getpid, [0; 6]) as i32 }
 }
 
+/// The thread that calls, by the kernel's number.
+pub fn thread_id() -> usize {
+    // SAFETY: touches no memory.
+    unsafe { call(number::SYS_gettid, [0; 6]) as usize }
+}
+
 /// The namespace of process numbers that this process is in; 0 if the kernel does not say.
 pub fn pid_namespace() -> u64 {
     match PID_NAMESPACE.load(Ordering::Relaxed) {

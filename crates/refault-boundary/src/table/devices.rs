@@ -21,7 +21,7 @@ const SIOCGIFCONF: u32 = 0x8912;
 /// Requests to terminals have this in their second byte: none of their structures leads on.
 const OF_TERMINALS: u32 = 0x54;
 /// Requests to a userfaultfd have this there: they name ranges whose pages are what they are about, and must stay as they
-/// are. [`crate::pointed::prepare`] has what they read.
+/// are. [`crate::calls::pointed::prepare`] has what they read.
 const OF_USERFAULTFDS: u32 = 0xaa;
 /// A structure of fewer bytes is taken for one without an address.
 const MIN_STRUCTURE: usize = 16;

@@ -26,6 +26,7 @@ mod aarch64 {
     pub(crate) const SYS_clock_gettime: usize = 113;
     pub(crate) const SYS_prctl: usize = 167;
     pub(crate) const SYS_getpid: usize = 172;
+    pub(crate) const SYS_gettid: usize = 178;
     pub(crate) const SYS_munmap: usize = 215;
     pub(crate) const SYS_mmap: usize = 222;
     pub(crate) const SYS_mincore: usize = 232;

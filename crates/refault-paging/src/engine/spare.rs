@@ -125,7 +125,10 @@ mod tests {
         }
         let (resident, stored) = (engine.pages.in_memory(), engine.statistics().stored);
         engine.make_room(LIMIT + 1 - engine.charge() as usize);
-        assert_eq!((engine.moving.spares(), engine.pages.in_memory(), engine.statistics().stored), (0, resident, stored));
+        assert_eq!(
+            (engine.moving.spares(), engine.pages.in_memory(), engine.statistics().stored),
+            (0, resident, stored)
+        );
     }
 
     #[test]

@@ -1,0 +1,230 @@
+//! Memory that the program locks: `mlock`, `mlock2`, `munlock`, `mlockall`, `munlockall`.
+//!
+//! What is locked is brought in and stays, and counts; what the budget has no room for is refused. What is locked only
+//! where it is touched (`MLOCK_ONFAULT`) is managed no more: the kernel has it as the program left it. `mlockall` is made of calls for the program's mappings,
+//! one by one: by itself the kernel would lock and fill the agent's tables too, which are as large as what they may
+//! come to hold, and what is parked could not move to memory that is not locked. So is what is mapped later locked by
+//! the agent.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use refault_linux::calls::SYS_madvise;
+use refault_linux::proc::Span;
+use refault_linux::sys;
+
+use refault_paging::{Attributes, Engine, PAGE};
+
+use crate::calls::memory_calls::make;
+use crate::engine_lock::paging;
+use crate::memory::mappings;
+
+const MLOCK: usize = 149;
+const MUNLOCK: usize = 150;
+const MLOCKALL: usize = 151;
+const MUNLOCKALL: usize = 152;
+const MLOCK2: usize = 325;
+const ON_FAULT: usize = 1;
+const CURRENT: usize = 1;
+const FUTURE: usize = 2;
+const BOTH: usize = CURRENT | FUTURE;
+const ALL_ON_FAULT: usize = 4;
+const EPERM: isize = -1;
+const ENOMEM: isize = -12;
+const EINVAL: isize = -22;
+
+/// What is mapped from now on is locked, and how.
+static LATER: AtomicU8 = AtomicU8::new(NOT);
+const NOT: u8 = 0;
+const WHOLE: u8 = 1;
+const WHERE_TOUCHED: u8 = 2;
+
+/// This process is a child of a fork: nothing of its parent's locks holds in it.
+pub(crate) fn forked(paging: &mut Engine) {
+    paging.unlock_in_child();
+    LATER.store(NOT, Ordering::Relaxed);
+}
+
+/// Whether what is mapped now is locked by `mlockall`: the kernel is to lock and fill it at once.
+pub(crate) fn locks_whole() -> bool {
+    LATER.load(Ordering::Relaxed) == WHOLE
+}
+
+/// Locks what was mapped without being locked, if `mlockall` said so. False if the limit forbids it.
+pub(crate) fn lock_later(start: usize, bytes: usize) -> bool {
+    let how = match LATER.load(Ordering::Relaxed) {
+        WHOLE => 0,
+        WHERE_TOUCHED => ON_FAULT,
+        _ => return true,
+    };
+    make(MLOCK2, [start, bytes, how, 0, 0, 0]) != ENOMEM
+}
+
+/// Whether anything that is mapped now is locked.
+pub(crate) fn is_on() -> bool {
+    LATER.load(Ordering::Relaxed) != NOT
+}
+
+/// `mlock`, `mlock2` and `munlock`.
+pub(crate) fn lock(number: usize, arguments: [usize; 6]) -> isize {
+    let [start, bytes, how, ..] = arguments;
+    let first = start & !(PAGE - 1);
+    // As the kernel reckons: a length that wraps is another.
+    let length = (start - first).wrapping_add(bytes).wrapping_add(PAGE - 1) & !(PAGE - 1);
+    let wrong_flags = number == MLOCK2 && how as u32 > ON_FAULT as u32;
+    let Some(last) = first.checked_add(length).filter(|last| *last > first && !wrong_flags) else {
+        return make(number, arguments);
+    };
+    let mut paging = paging();
+    let locks = number != MUNLOCK;
+    if !paging.manages(first, last - first) {
+        // It may wait for a thread of the program's that serves its userfaultfd.
+        drop(paging);
+        return make(number, arguments);
+    }
+    if locks && last - first > limit() && !may_exceed() {
+        return make(number, arguments);
+    }
+    if number == MLOCK2 && how as u32 == ON_FAULT as u32 {
+        return if paging.let_go(first, last - first) { make(number, arguments) } else { ENOMEM };
+    }
+    // The budget is a limit as the system's own is, which nobody is above.
+    if locks && !paging.may_lock(first, last - first, |attributes| attributes.lock(true)) {
+        return ENOMEM;
+    }
+    // Held until it is locked, which keeps it from then on.
+    let held: Vec<Span> =
+        if locks { paging.parts(first, last - first).into_iter().filter_map(touchable).collect() } else { Vec::new() };
+    held.iter().for_each(|(from, to)| _ = paging.hold(*from, to - from, true));
+    let error = make(number, arguments);
+    paging.lock_is_decided();
+    if error == 0 {
+        paging.lock(first, last - first, locks);
+    } else if locks && error == ENOMEM {
+        // What lies before a hole is locked, and what could not be brought in for want of rights.
+        for (from, to, _) in paging.parts(first, last - first) {
+            if is_locked(from) {
+                paging.lock(from, to - from, true);
+            }
+        }
+    }
+    paging.note_locks();
+    held.iter().for_each(|(from, to)| paging.release(*from, to - from));
+    error
+}
+
+/// Start and end of a part that can be brought in.
+fn touchable((from, to, attributes): (usize, usize, Attributes)) -> Option<Span> {
+    attributes.can_be_touched().then_some((from, to))
+}
+
+/// Whether the mapping of a page is locked: the kernel calls nothing cold that is.
+fn is_locked(page: usize) -> bool {
+    const COLD: usize = 20;
+    make(SYS_madvise, [page, PAGE, COLD, 0, 0, 0]) == EINVAL
+}
+
+/// `mlockall`.
+pub(crate) fn lock_all(arguments: [usize; 6]) -> isize {
+    let flags = arguments[0] as u32 as usize;
+    if !matches!(flags & !ALL_ON_FAULT, CURRENT | FUTURE | BOTH) {
+        return make(MLOCKALL, arguments);
+    }
+    let limit = if may_exceed() { usize::MAX } else { limit() };
+    if limit == 0 {
+        return EPERM;
+    }
+    if flags & CURRENT != 0 {
+        let error = lock_present(flags & ALL_ON_FAULT != 0, limit);
+        if error < 0 {
+            return error;
+        }
+    }
+    let later = match (flags & FUTURE != 0, flags & ALL_ON_FAULT != 0) {
+        (false, _) => NOT,
+        (true, false) => WHOLE,
+        (true, true) => WHERE_TOUCHED,
+    };
+    LATER.store(later, Ordering::Relaxed);
+    0
+}
+
+/// Locks what is mapped now, or what is touched of it.
+fn lock_present(on_fault: bool, limit: usize) -> isize {
+    let mut paging = paging();
+    let all = mappings::of_the_program();
+    let bytes = all.iter().flatten().map(|(start, end)| end - start).sum::<usize>();
+    if bytes > limit {
+        return ENOMEM;
+    }
+    if on_fault {
+        if !paging.let_go(0, usize::MAX) {
+            return ENOMEM;
+        }
+    } else if !paging.may_lock(0, usize::MAX, |attributes| attributes.lock(true)) {
+        return ENOMEM;
+    } else {
+        // What cannot be touched is not brought in; it is locked, so what comes later of it stays.
+        let held: Vec<Span> = paging.parts(0, usize::MAX).into_iter().filter_map(touchable).collect();
+        held.iter().for_each(|(from, to)| _ = paging.hold(*from, to - from, false));
+        paging.lock_is_decided();
+        paging.lock(0, usize::MAX, true);
+        held.iter().for_each(|(from, to)| paging.release(*from, to - from));
+    }
+    let Some(all) = all else {
+        // Nobody says what is the program's: the agent's tables are locked too, if the limit allows it.
+        drop(paging);
+        let error = make(MLOCKALL, [CURRENT | if on_fault { ALL_ON_FAULT } else { 0 }, 0, 0, 0, 0, 0]);
+        if error < 0 && !on_fault {
+            forget_locks(&mut crate::engine_lock::paging());
+        }
+        return error;
+    };
+    let (number, how) = if on_fault { (MLOCK2, ON_FAULT) } else { (MLOCK, 0) };
+    // Where there is nothing to bring in (no rights), this says so; the mapping is locked all the same.
+    let lock = |(start, end): Span| _ = make(number, [start, end - start, how, 0, 0, 0]);
+    let (managed, rest): (Vec<Span>, Vec<Span>) =
+        all.into_iter().partition(|(start, end)| paging.manages(*start, end - start));
+    managed.into_iter().for_each(lock);
+    // The rest may wait for a thread of the program's that serves its userfaultfd.
+    drop(paging);
+    rest.into_iter().for_each(lock);
+    0
+}
+
+/// Nothing of what is managed is locked any more.
+fn forget_locks(paging: &mut Engine) {
+    paging.lock(0, usize::MAX, false);
+}
+
+/// `munlockall`, of what the program has mapped: what the agent locks for itself stays locked.
+pub(crate) fn unlock_all() -> isize {
+    let mut paging = paging();
+    match mappings::of_the_program() {
+        Some(all) => all.iter().for_each(|(start, end)| _ = make(MUNLOCK, [*start, end - start, 0, 0, 0, 0])),
+        None => _ = make(MUNLOCKALL, [0; 6]),
+    }
+    forget_locks(&mut paging);
+    LATER.store(NOT, Ordering::Relaxed);
+    0
+}
+
+/// How many bytes this process may have locked.
+fn limit() -> usize {
+    const GETRLIMIT: usize = 97;
+    const RLIMIT_MEMLOCK: usize = 8;
+    let mut limit = [0usize; 2];
+    // SAFETY: getrlimit writes two words.
+    unsafe { sys::call(GETRLIMIT, [RLIMIT_MEMLOCK, limit.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    limit[0].min(1 << 40)
+}
+
+/// Whether this thread has the capability to lock more than the limit.
+fn may_exceed() -> bool {
+    const CAPGET: usize = 125;
+    const VERSION: u32 = 0x2008_0522;
+    const CAP_IPC_LOCK: u32 = 14;
+    let (header, mut sets) = ([VERSION, 0], [0u32; 6]);
+    // SAFETY: reads two words and writes six.
+    let error = unsafe { sys::call(CAPGET, [header.as_ptr() as usize, sets.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    error == 0 && sets[0] & 1 << CAP_IPC_LOCK != 0
+}

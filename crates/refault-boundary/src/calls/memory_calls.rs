@@ -1,0 +1,255 @@
+//! The calls that change the program's address space, and what becomes of managed memory by them.
+//!
+//! Managed are private anonymous mappings that are neither stacks nor executable nor huge. What becomes executable
+//! later is brought in and managed no more: the kernel does not move pages out of it. Every call is made by the kernel
+//! too; it and the engine's table change under one lock.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use refault_linux::advice::{MADV_POPULATE_READ, MADV_POPULATE_WRITE};
+use refault_linux::calls::{SYS_brk, SYS_madvise, SYS_mmap, SYS_mprotect, SYS_munmap, SYS_pkey_mprotect, SYS_shmat};
+use refault_linux::mappings::Mappings;
+use refault_linux::sys;
+use refault_paging::{Attributes, PAGE};
+
+use crate::calls::locks;
+use crate::engine_lock::{Paging, paging};
+use crate::files::pieces::ALWAYS_WHOLE;
+use crate::memory::seen;
+use crate::process::start::give_addresses_back;
+
+const MAP_SHARED: usize = 1;
+const MAP_ANONYMOUS: usize = 0x20;
+const MAP_GROWSDOWN: usize = 0x100;
+const MAP_LOCKED: usize = 0x2000;
+const MAP_POPULATE: usize = 0x8000;
+const MAP_STACK: usize = 0x2_0000;
+const MAP_HUGETLB: usize = 0x4_0000;
+const PROT_READ: usize = 1;
+const PROT_WRITE: usize = 2;
+const PROT_EXEC: usize = 4;
+const ENOMEM: isize = -12;
+/// What is populated is brought in so many bytes at a time.
+const PIECE: usize = 1 << 20;
+
+/// What is readable is executable, by the process's personality.
+static READ_IMPLIES_EXEC: AtomicBool = AtomicBool::new(false);
+
+/// `personality`.
+pub(crate) fn set_personality(arguments: [usize; 6]) -> isize {
+    const PERSONALITY: usize = 135;
+    const READ_IMPLIES_EXEC_BIT: usize = 0x40_0000;
+    const ONLY_ASK: u32 = u32::MAX;
+    let before = make(PERSONALITY, arguments);
+    let asked = arguments[0] as u32;
+    let now = if asked == ONLY_ASK { before as usize } else { asked as usize };
+    if before >= 0 {
+        READ_IMPLIES_EXEC.store(now & READ_IMPLIES_EXEC_BIT != 0, Ordering::Relaxed);
+    }
+    before
+}
+
+/// Looks what the process's personality is, which it may have from the program before.
+pub(crate) fn look_at_personality() {
+    set_personality([u32::MAX as usize, 0, 0, 0, 0, 0]);
+}
+
+/// Whether memory with these rights can be executed.
+fn is_executable(protection: usize) -> bool {
+    protection & PROT_EXEC != 0 || protection & PROT_READ != 0 && READ_IMPLIES_EXEC.load(Ordering::Relaxed)
+}
+
+pub(crate) fn make(number: usize, arguments: [usize; 6]) -> isize {
+    // SAFETY: the program's own call.
+    unsafe { sys::call(number, arguments) }
+}
+
+pub(crate) fn pages(bytes: usize) -> usize {
+    bytes.saturating_add(PAGE - 1) & !(PAGE - 1)
+}
+
+/// The calls that need nothing but their arguments. `None`: it is none of them.
+pub(crate) fn serve(number: usize, arguments: [usize; 6]) -> Option<isize> {
+    Some(match number {
+        SYS_mmap => map(arguments),
+        SYS_mprotect | SYS_pkey_mprotect => protect(number, arguments),
+        SYS_munmap => unmap(arguments),
+        SYS_brk => set_break(arguments),
+        SYS_madvise => crate::calls::advice::advise(arguments),
+        SYS_shmat => attach(arguments),
+        _ => return None,
+    })
+}
+
+/// `mmap`.
+fn map(arguments: [usize; 6]) -> isize {
+    let [address, bytes, protection, flags, descriptor, offset] = arguments;
+    let unfit = MAP_SHARED | MAP_GROWSDOWN | MAP_STACK | MAP_HUGETLB | MAP_LOCKED;
+    let mut paging = paging();
+    // What `mlockall` has said of later mappings holds as if the program had said it of each.
+    let flags = if locks::locks_whole() { flags | MAP_LOCKED } else { flags };
+    let fits = flags & MAP_ANONYMOUS != 0 && flags & unfit == 0 && !is_executable(protection) && !locks::is_on();
+    // What the kernel populates before it is managed would neither count nor go, and would keep the mapping from being
+    // joined with its neighbours.
+    let asked = if fits { flags & !MAP_POPULATE } else { flags };
+    let mut at = make(9, [address, bytes, protection, asked, descriptor, offset]);
+    if at == ENOMEM && give_addresses_back(&mut paging) {
+        at = make(9, [address, bytes, protection, asked, descriptor, offset]);
+    }
+    if at < 0 {
+        return at;
+    }
+    let (at, bytes) = (at as usize, pages(bytes));
+    seen::note(at, bytes);
+    // Whatever was known of these addresses is of a mapping that is gone.
+    paging.forget(at, bytes);
+    if !fits {
+        if !locks::locks_whole() {
+            locks::lock_later(at, bytes);
+        }
+        return at as isize;
+    }
+    let managed = paging.manage(at, bytes, Attributes { protection: protection as u8 & 7, ..Attributes::default() });
+    if flags & MAP_POPULATE != 0 && protection != 0 {
+        let write = protection & PROT_WRITE != 0;
+        if managed {
+            bring_in(&mut paging, at, bytes, write, |_, _| 0);
+        } else {
+            make(28, [at, bytes, if write { MADV_POPULATE_WRITE } else { MADV_POPULATE_READ }, 0, 0, 0]);
+        }
+    }
+    at as isize
+}
+
+/// `munmap`.
+fn unmap(arguments: [usize; 6]) -> isize {
+    let mut paging = paging();
+    let error = make(11, arguments);
+    if error == 0 {
+        paging.forget(arguments[0], pages(arguments[1]));
+    }
+    error
+}
+
+/// `shmat`.
+fn attach(arguments: [usize; 6]) -> isize {
+    let at = make(30, arguments);
+    if at >= 0 {
+        let end = Mappings::open().and_then(|mappings| mappings.end_of(at as usize));
+        seen::note(at as usize, end.map_or(PAGE, |end| end - at as usize));
+    }
+    at
+}
+
+/// `brk`. What grows is managed.
+fn set_break(arguments: [usize; 6]) -> isize {
+    let mut paging = paging();
+    let before = make(12, [0; 6]) as usize;
+    let mut after = make(12, arguments) as usize;
+    if after < arguments[0] && give_addresses_back(&mut paging) {
+        after = make(12, arguments) as usize;
+    }
+    let (old, new) = (pages(before), pages(after));
+    seen::note(old, new.saturating_sub(old));
+    if new > old && locks::is_on() {
+        if !locks::lock_later(old, new - old) {
+            return make(12, [before, 0, 0, 0, 0, 0]);
+        }
+    } else if new > old && !is_executable(PROT_READ) {
+        paging.manage(old, new - old, Attributes { protection: 3, ..Attributes::default() });
+    } else if new < old {
+        paging.forget(new, old - new);
+    }
+    after as isize
+}
+
+/// `mprotect` and `pkey_mprotect`.
+fn protect(number: usize, arguments: [usize; 6]) -> isize {
+    let [start, bytes, protection, ..] = arguments;
+    if start.checked_add(pages(bytes)).is_none() {
+        // The kernel refuses it, and nothing has changed.
+        return make(number, arguments);
+    }
+    let mut paging = paging();
+    if is_executable(protection) && start.is_multiple_of(PAGE) && paging.manages(start, pages(bytes)) {
+        // What lies behind a hole does not change, and stays managed.
+        let end = before_hole(&paging, start, start + pages(bytes)).unwrap_or(start + pages(bytes));
+        if !paging.let_go(start, end - start) {
+            return ENOMEM;
+        }
+    }
+    let new = protection as u8 & 7;
+    // Rights bring in what is locked without any, as far as the budget goes.
+    let fills = paging.any_unfilled();
+    if fills && !paging.may_lock(start, pages(bytes), |attributes| attributes.protect(new)) {
+        return ENOMEM;
+    }
+    let error = make(number, arguments);
+    if fills {
+        paging.lock_is_decided();
+    }
+    if error == 0 {
+        paging.change(start, pages(bytes), |attributes| attributes.protect(new));
+    } else if error == ENOMEM && start.is_multiple_of(PAGE) {
+        match before_hole(&paging, start, start + pages(bytes)) {
+            // What lies before the hole has changed, the rest has not.
+            Some(end) => paging.change(start, end - start, |attributes| attributes.protect(new)),
+            // Something else is lacking, somewhere: what is sure is what both allow.
+            None => paging.change(start, pages(bytes), |attributes| attributes.protect(attributes.protection & new)),
+        }
+    }
+    error
+}
+
+/// Where the mapped part of a range ends that begins with it; `None` if all of it is mapped. What is managed is mapped.
+fn before_hole(paging: &Paging, start: usize, end: usize) -> Option<usize> {
+    const ASYNC: usize = 1;
+    let is_mapped = |from: usize, to: usize| from >= to || make(26, [from, to - from, ASYNC, 0, 0, 0]) != ENOMEM;
+    let mut at = start;
+    for (from, to, _) in paging.parts(start, end - start) {
+        if !is_mapped(at, from) {
+            return Some(at);
+        }
+        at = to;
+    }
+    (!is_mapped(at, end)).then_some(at)
+}
+
+/// Brings a range in, a piece at a time, and does something with each until that fails.
+pub(crate) fn bring_in(
+    paging: &mut Paging,
+    start: usize,
+    bytes: usize,
+    write: bool,
+    with: impl Fn(usize, usize) -> isize,
+) -> isize {
+    for at in (start..start + bytes).step_by(PIECE) {
+        let piece = (start + bytes - at).min(PIECE);
+        paging.hold(at, piece, write);
+        let error = with(at, piece);
+        paging.release(at, piece);
+        if error < 0 {
+            return error;
+        }
+    }
+    0
+}
+
+/// Bytes that a call holds at once at most: a quarter of the budget, or half of what this process can keep in memory now, if
+/// others leave it less. With more than it can keep, the pages that a call needs would go for each other's sake, and one that
+/// is made again after each signal would never have all of them.
+pub(crate) fn most_held() -> usize {
+    let can_keep = paging().can_keep() * PAGE;
+    quarter_of_budget().min(can_keep / 2).max(ALWAYS_WHOLE) & !(PAGE - 1)
+}
+
+/// What a call holds at once at most where nobody else takes memory, in bytes.
+pub(crate) fn quarter_of_budget() -> usize {
+    let limit = paging().account().tree_limit() as usize * PAGE;
+    (limit / 4).clamp(ALWAYS_WHOLE, 16 << 20) & !(PAGE - 1)
+}
+
+/// Whether any of the program's memory there is managed.
+pub(crate) fn is_managed(start: usize, bytes: usize) -> bool {
+    paging().manages(start, bytes)
+}

@@ -1,0 +1,81 @@
+//! The rest of a call that the tree's request for memory has ended in its middle.
+//!
+//! A call that waits until all is through, or fills whatever it is given, ends when a signal comes to its thread, and says
+//! what was done until then. The request for memory is a signal of which the program sees nothing, so what is left is made
+//! behind it, in pieces. Nothing is asked before the call, and nothing after it unless somebody asked for memory while it was
+//! made.
+//!
+//! Invariant: a byte is moved once; a call that would say less alone (what there is to read, what a pipe has room for)
+//! says it here.
+
+use super::{Kind, MSG_WAITALL, Progress, Way, bytes_taken, make_all, make_piece, opened, take};
+use super::{PREAD, PREADV, PREADV2, PWRITE, PWRITEV, PWRITEV2, READ, READV, RECVFROM, RECVMSG};
+use super::{SENDMSG, SENDTO, WRITE, WRITEV};
+use crate::engine_lock;
+use crate::frame::Context;
+use crate::thread::Thread;
+
+const SENDFILE: usize = 40;
+const GETRANDOM: usize = 318;
+
+/// Goes on with a call that was made whole, or in one piece, and that the tree's request for memory may have ended in its
+/// middle, after so many bytes. Says how many there are in all then. What the call waits for it still waits for; a signal of the
+/// program's ends it where it is.
+pub(crate) fn go_on(
+    thread: &mut Thread,
+    context: &mut Context,
+    number: usize,
+    arguments: [usize; 6],
+    done: usize,
+) -> usize {
+    if matches!(number, GETRANDOM | SENDFILE) {
+        return fill_on(thread, context, number, arguments, done);
+    }
+    let reads = matches!(number, READ | READV | PREAD | PREADV | PREADV2);
+    let receives = matches!(number, RECVFROM | RECVMSG);
+    let writes = matches!(number, WRITE | WRITEV | PWRITE | PWRITEV | PWRITEV2 | SENDTO | SENDMSG);
+    let Some(message) = (reads || receives || writes).then(|| take(thread, number, arguments)).flatten() else {
+        return done;
+    };
+    if done >= bytes_taken(thread) {
+        return done;
+    }
+    let way = Way { opened: opened(message.descriptor), done };
+    let goes_on = match way.opened.kind {
+        // No signal ends these.
+        Kind::File | Kind::Whole => false,
+        Kind::Memory => true,
+        // What there is was read.
+        Kind::Pipe | Kind::Stream => !reads && (!receives || message.flags & MSG_WAITALL != 0),
+    };
+    let all = if goes_on { make_all(thread, context, number, arguments, &message, way) } else { None };
+    all.map_or(done, |all| usize::try_from(all).unwrap_or(done))
+}
+
+/// [`go_on`] for the calls that have one buffer or none: they end when a signal comes, after a page or more.
+fn fill_on(thread: &mut Thread, context: &mut Context, number: usize, arguments: [usize; 6], mut done: usize) -> usize {
+    loop {
+        let mut rest = arguments;
+        let left = if number == SENDFILE { 3 } else { 1 };
+        rest[left] = arguments[left].saturating_sub(done);
+        // To a pipe as much is sent as there is room for.
+        if rest[left] == 0 || number == SENDFILE && opened(arguments[0]).kind != Kind::Stream {
+            return done;
+        }
+        if number == SENDFILE {
+            engine_lock::hold(thread, arguments[2], 8, true);
+        } else {
+            rest[0] += done;
+            engine_lock::hold(thread, rest[0], rest[1], true);
+        }
+        thread.was_asked = false;
+        let result = make_piece(thread, context, number, &rest, Progress { done, ..Progress::default() });
+        if result <= 0 {
+            return done;
+        }
+        done += result as usize;
+        if !thread.was_asked {
+            return done;
+        }
+    }
+}
