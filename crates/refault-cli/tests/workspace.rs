@@ -1,4 +1,8 @@
-//! The arrows between the crates are those that ARCHITECTURE.md draws, and no others.
+//! The arrows between the crates are those that ARCHITECTURE.md draws, and no others; within a crate files import each other in
+//! one direction, folders are small, and a type's methods stand together.
+
+#[path = "common/imports.rs"]
+mod imports;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -145,4 +149,132 @@ fn bounds_are_called_max_and_min_and_rates_per() {
     assert!(constants > 500 || files.is_empty(), "only {constants} constants found");
     assert!(wrong.is_empty(), "MAX_ or MIN_ is what bounds are called:\n{}", wrong.join("\n"));
     assert!(wrong_rates.is_empty(), "_PER_ is what rates are called:\n{}", wrong_rates.join("\n"));
+}
+
+/// Each crate with the paths of its source files below `src`, and their texts.
+fn sources() -> BTreeMap<String, Vec<(String, String)>> {
+    let mut crates: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
+    for (name, text) in rust_files() {
+        if let Some((room, file)) = name.strip_prefix("crates/").and_then(|rest| rest.split_once("/src/")) {
+            crates.entry(room.to_owned()).or_default().push((file.to_owned(), text));
+        }
+    }
+    crates
+}
+
+/// Holds what is found to a list of exceptions whose numbers may only fall: no more, and no less without a new number.
+fn may_only_fall(what: &str, found: &BTreeMap<String, usize>, listed: &[(&str, usize)]) {
+    let listed: BTreeMap<String, usize> = listed.iter().map(|(name, number)| ((*name).to_owned(), *number)).collect();
+    let mut wrong = Vec::new();
+    for name in found.keys().chain(listed.keys()).collect::<BTreeSet<_>>() {
+        let (is, was) = (found.get(name).copied().unwrap_or(0), listed.get(name).copied().unwrap_or(0));
+        if is > was {
+            wrong.push(format!("{name}: {is}, of which at most {was} are allowed"));
+        } else if is < was {
+            wrong.push(format!("{name}: {is} are left of {was}: lower the listed number"));
+        }
+    }
+    assert!(wrong.is_empty(), "{what}:\n{}", wrong.join("\n"));
+}
+
+/// Files that import each other in circles of more than two, per crate that has any.
+const CIRCLES: &[(&str, usize)] = &[
+    ("refault-bench", 11),
+    ("refault-boundary", 35),
+    ("refault-cache", 26),
+    ("refault-cli", 28),
+    ("refault-core", 21),
+    ("refault-lab", 3),
+    ("refault-pager", 21),
+    ("refault-paging", 3),
+    ("refault-remote", 3),
+    ("refault-sim", 19),
+    ("refault-store", 3),
+    ("refault-trace", 36),
+];
+
+#[test]
+fn no_more_than_two_files_import_each_other() {
+    let crates = sources();
+    if crates.is_empty() {
+        return; // A checkout without git has no list to look at.
+    }
+    assert!(crates.len() > 15, "only {} crates found", crates.len());
+    let in_circles = |files: &Vec<(String, String)>| {
+        let circles = imports::Sources::of(files).circles();
+        circles.iter().filter(|circle| circle.len() > 2).map(Vec::len).sum::<usize>()
+    };
+    let found = crates.iter().map(|(room, files)| (room.clone(), in_circles(files))).filter(|(_, files)| *files > 0);
+    may_only_fall("files import each other in circles", &found.collect(), CIRCLES);
+}
+
+/// Source files of a folder without those of its subfolders.
+const MAX_FILES: usize = 12;
+
+/// Folders that hold more.
+const LARGE_FOLDERS: &[(&str, usize)] = &[
+    ("refault-bench", 18),
+    ("refault-boundary", 16),
+    ("refault-cache", 41),
+    ("refault-cli", 32),
+    ("refault-cli/run", 19),
+    ("refault-core", 22),
+    ("refault-core/policy", 15),
+    ("refault-core/schemes", 13),
+    ("refault-core/textbook", 20),
+    ("refault-lab", 16),
+    ("refault-lab/experiments/freepool", 14),
+    ("refault-pager", 44),
+    ("refault-sim/machine", 27),
+    ("refault-store", 15),
+    ("refault-trace", 21),
+    ("refault-trace/formats", 25),
+];
+
+#[test]
+fn folders_hold_about_a_dozen_source_files() {
+    let mut found: BTreeMap<String, usize> = BTreeMap::new();
+    for (room, files) in sources() {
+        for (name, _) in files {
+            let folder = name.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("/{folder}"));
+            *found.entry(format!("{room}{folder}")).or_default() += 1;
+        }
+    }
+    if found.is_empty() {
+        return; // As above.
+    }
+    found.retain(|_, files| *files > MAX_FILES);
+    may_only_fall("folders hold more source files than a newcomer can look over", &found, LARGE_FOLDERS);
+}
+
+/// Types with methods in files that are neither their own nor below it, in how many, and why.
+const SCATTERED: &[(&str, usize, &str)] = &[
+    ("refault-boundary Context", 1, "frames of signals are built and read beside what they mean"),
+    ("refault-cache CachedFile", 6, "the cache is not cut into rooms yet"),
+    ("refault-cache PageCache", 1, "the cache is not cut into rooms yet"),
+    ("refault-cache Shared", 1, "the cache is not cut into rooms yet"),
+    ("refault-cli Runner", 1, "measuring servers is a part of its own beside measuring programs"),
+    ("refault-core FrameAllocator", 1, "what is fragmented is asked for by reports alone"),
+    ("refault-core Lruvec", 1, "tiers are a part of the lists by their own paper"),
+    ("refault-core Protection", 1, "giving way compares protections, which groups hold"),
+    ("refault-image Obstacle", 1, "which obstacle there is is judged where files are looked at"),
+    ("refault-pager AccessSource", 1, "names of sources stand with what the kernel offers for them"),
+    ("refault-pager Inner", 9, "the engine of regions is not cut into parts"),
+    ("refault-pager Pager", 6, "the engine of regions is not cut into parts"),
+];
+
+#[test]
+fn methods_stand_with_their_type_or_below_it() {
+    let mut found = BTreeMap::new();
+    for (room, files) in sources() {
+        for (name, places) in imports::Sources::of(&files).scattered() {
+            found.insert(format!("{room} {name}"), places.len());
+        }
+    }
+    if found.is_empty() {
+        return; // As above.
+    }
+    let listed: Vec<(&str, usize)> = SCATTERED.iter().map(|(name, files, _)| (*name, *files)).collect();
+    may_only_fall("methods stand away from their type", &found, &listed);
+    assert!(SCATTERED.iter().all(|(.., reason)| reason.len() > 10), "each exception has a reason");
 }

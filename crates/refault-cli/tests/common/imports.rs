@@ -55,7 +55,8 @@ impl Sources {
             self.files.keys().map(|module| (module, self.reached_from(module))).collect();
         let mut circles: BTreeSet<Vec<&Module>> = BTreeSet::new();
         for (module, reaches) in &reached {
-            let circle: Vec<&Module> = reaches.iter().filter(|other| reached[*other].contains(*module)).copied().collect();
+            let circle: Vec<&Module> =
+                reaches.iter().filter(|other| reached[*other].contains(*module)).copied().collect();
             if circle.len() > 1 {
                 circles.insert(circle);
             }
@@ -245,7 +246,8 @@ fn expand(before: &mut Vec<String>, tree: &str, paths: &mut Vec<Vec<String>>) {
 fn written_paths(code: &str) -> Vec<Vec<String>> {
     let is_path = |character: char| is_word(character) || character == ':';
     let lines = code.lines().filter(|line| !line.contains("use "));
-    let paths = lines.flat_map(|line| line.split(move |character| !is_path(character))).filter(|path| path.contains("::"));
+    let paths =
+        lines.flat_map(|line| line.split(move |character| !is_path(character))).filter(|path| path.contains("::"));
     paths.map(|path| path.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect()).collect()
 }
 
@@ -281,7 +283,10 @@ fn circles_and_scattered_methods_are_found() {
         // By a tree, and by what the root hands on.
         file("b.rs", "mod deep;\nuse crate::{d::{self, D}, Handed};\nimpl crate::a::A { }\nimpl<T> Foreign<T> { }\n"),
         file("b/deep.rs", "use super::super::d;\nstruct Deep;\nimpl Deep { }\n"),
-        file("c.rs", "use crate::a::A;\npub struct Handed;\nimpl A {\n}\n#[cfg(test)]\nmod tests {\n use crate::d;\n}\n"),
+        file(
+            "c.rs",
+            "use crate::a::A;\npub struct Handed;\nimpl A {\n}\n#[cfg(test)]\nmod tests {\n use crate::d;\n}\n",
+        ),
         file("d.rs", "pub struct D;\nimpl std::fmt::Display for D { }\n"),
     ]);
     assert_eq!(sources.circles(), [["a.rs", "b.rs", "c.rs"]]);
