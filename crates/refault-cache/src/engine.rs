@@ -6,12 +6,22 @@
 //!
 //! Records (what the policy and the cache know of pages, which outlives their stay in memory) count in the cache's
 //! memory: frames give way to them, and numbers of pages are used again once their records take an eighth of it
-//! ([`crate::groups`]).
+//! ([`crate::engine::groups`]).
 //!
 //! Cost: a hit is the policy's O(1). 23 bytes per page number and 27 to 35 per frame besides the policy's.
 
+pub(crate) mod buffers;
+pub(crate) mod compressed;
+pub(crate) mod groups;
+pub(crate) mod known;
+pub(crate) mod lists;
+pub(crate) mod pages;
+pub(crate) mod pins;
 mod placement;
 mod records;
+pub(crate) mod references;
+pub(crate) mod streams;
+pub(crate) mod table;
 
 use std::sync::Arc;
 
@@ -26,25 +36,25 @@ use refault_core::policy::{
 use refault_core::{Counters, DynPolicy, PageId, PageType, Policy};
 use refault_store::PAGE_SIZE;
 
-use crate::background::Background;
-use crate::buffers::Buffers;
-use crate::compressed::{Compressed, Leftover, Pool};
-use crate::dirty::{At, Dirty};
+use crate::engine::buffers::Buffers;
+use crate::engine::compressed::{Compressed, Leftover, Pool};
+use crate::engine::lists::Lists;
+use crate::engine::pages::Pages;
+use crate::engine::pins::{MARKS, UNREAD};
+use crate::engine::table::{GROUP, Table, place};
 use crate::error::ReadError;
-use crate::opened::Opened;
-use crate::pages::Pages;
-use crate::parts::Parts;
-use crate::pins::{MARKS, UNREAD};
-use crate::statistics::Lists;
-use crate::table::{GROUP, Table, place};
+use crate::io::background::Background;
+use crate::io::opened::Opened;
+use crate::writeback::dirty::{At, Dirty};
+use crate::writeback::parts::Parts;
 
 use self::records::{FREE_RECORDS, RECORDS_SHARE};
-use crate::through::{Listed, Through};
+use crate::writeback::through::{Listed, Through};
 
 /// Counts of what the cache itself did. Pages.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
-    /// Those that were found under the lock; [`crate::references::References`] counts the others.
+    /// Those that were found under the lock; [`crate::engine::references::References`] counts the others.
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) waits: u64,

@@ -1,5 +1,16 @@
 //! The cache and its files, as users meet them.
 
+pub(crate) mod ahead;
+pub(crate) mod buffered;
+pub(crate) mod fill;
+pub(crate) mod open;
+pub(crate) mod place;
+pub(crate) mod read;
+pub(crate) mod read_async;
+mod reload;
+pub(crate) mod shared;
+pub(crate) mod write;
+
 use std::cell::Cell;
 use std::fs::File;
 use std::ops::Range;
@@ -10,29 +21,33 @@ use std::time::{Duration, Instant};
 use refault_core::PageId;
 use refault_store::PAGE_SIZE;
 
-use crate::background::Background;
-use crate::backing::Backing;
-use crate::buffers::Buffers;
-use crate::compressed::Pool;
-use crate::direct::{DirectFile, Rights};
 use crate::engine::Engine;
+use crate::engine::buffers::Buffers;
+use crate::engine::compressed::Pool;
+use crate::engine::known::Known;
+use crate::engine::references::References;
+use crate::engine::streams::{Streams, Window};
+use crate::engine::table::{GROUP, Table};
 use crate::error::MakeError;
-use crate::fill::{End, submit};
-use crate::forks::Origin;
-use crate::known::{Key, Known};
-use crate::opened::Opened;
+use crate::file::fill::{End, submit};
+use crate::file::place::Place;
+use crate::file::shared::Shared;
+use crate::io::background::Background;
+use crate::io::background::workers::Workers;
+use crate::io::backing::Backing;
+use crate::io::direct::{DirectFile, Rights};
+use crate::io::forks::Origin;
+use crate::io::key::Key;
+use crate::io::opened::Opened;
 use crate::options::{CacheOptions, CacheReport, WhatIf};
-use crate::place::Place;
-use crate::read_async;
-use crate::references::References;
-use crate::shared::Shared;
-use crate::statistics::{self, Statistics};
-use crate::streams::{Streams, Window};
-use crate::table::{GROUP, Table};
-use crate::what_if::miniatures;
-use crate::workers::Workers;
-use crate::write_back::{Account, Flusher};
+use crate::report::statistics::{self, Statistics};
+use crate::report::what_if::miniatures;
+use crate::writeback::account::Account;
+use crate::writeback::flusher::Flusher;
 
+/// Threads that wait for the device where there is no io_uring: reads of one cache that are polled for and missed, at
+/// once. More wait for a thread.
+const MAX_READERS: usize = 32;
 const PAGE: u64 = PAGE_SIZE as u64;
 
 /// Frames a cache has at least.
@@ -42,7 +57,7 @@ const MIN_FRAMES: u64 = 64;
 const MAX_COMPRESSED: f64 = 0.75;
 
 /// What a page's word can name.
-const MAX_FRAMES: u64 = crate::pins::FRAME as u64;
+const MAX_FRAMES: u64 = crate::engine::pins::FRAME as u64;
 
 /// How long it is waited for others to let go of a file that is closed: they do not wait for anything.
 const MAX_LETTING_GO: Duration = Duration::from_secs(1);
@@ -103,7 +118,7 @@ impl PageCache {
             buffers,
             pool,
             background,
-            readers: Workers::new("refault-read", read_async::MAX_THREADS),
+            readers: Workers::new("refault-read", MAX_READERS),
             read_ahead: options.read_ahead,
             limits,
             flusher: Flusher::default(),
@@ -225,9 +240,9 @@ pub struct CachedFile {
     /// What the file is known by, if it may have other handles.
     key: Option<Key>,
     /// Descriptors that the file has no need of: closed with the handle that has opened them, as they would be without a
-    /// cache, and not before (see [`crate::direct`]).
+    /// cache, and not before (see [`crate::io::direct`]).
     _spare: Vec<File>,
-    /// The number of what it was told of refusals ([`crate::refusal`]).
+    /// The number of what it was told of refusals ([`crate::io::refusal`]).
     pub(crate) told: AtomicU64,
     /// Changes by others that it was told of.
     pub(crate) seen: AtomicU64,

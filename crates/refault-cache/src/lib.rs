@@ -52,58 +52,25 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod ahead;
-mod background;
-mod backing;
-mod buffered;
-mod buffers;
-mod caught;
-mod changes;
-mod compressed;
-mod direct;
-mod dirty;
 mod engine;
 mod error;
 mod file;
-mod fill;
-mod forks;
-mod groups;
-mod known;
-mod open;
-mod opened;
+mod io;
 mod options;
-mod pages;
-mod parts;
-mod pins;
-mod place;
-mod read;
-mod read_async;
-mod references;
-mod refusal;
-mod ring;
-mod runs;
-mod shared;
-mod spans;
-mod statistics;
-mod streams;
-mod table;
-mod through;
-mod what_if;
-mod workers;
-mod write;
-mod write_back;
+mod report;
+mod writeback;
 
 pub(crate) mod sync {
     //! What pins are made of; the model in `tests` puts other atomics here.
     pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
 }
 
-pub use backing::{Backing, Piece, ReadPiece};
-pub use direct::DirectFile;
 pub use error::{MakeError, OpenError, ReadError, WriteError};
+pub use file::open::OpenOptions;
+pub use file::read::Pinned;
+pub use file::read_async::Reading;
 pub use file::{Advice, CachedFile, PageCache};
-pub use open::OpenOptions;
+pub use io::backing::{Backing, Piece, ReadPiece};
+pub use io::direct::DirectFile;
 pub use options::{CacheOptions, CacheReport, DEFAULT_POLICY, IoEngine, WhatIf, WouldMiss, WriteBack};
-pub use read::Pinned;
-pub use read_async::Reading;
 pub use refault_core::policy::PolicyError;

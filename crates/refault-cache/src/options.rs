@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use refault_core::Counters;
 
-use crate::dirty::Limits;
 use crate::error::MakeError;
+use crate::writeback::limits::Limits;
 
 /// The policy where none is named: the project's own, which finds out what suits. It may lose a quarter of memory's pages to LRU
 /// once, so that it keeps a part of what is read again and again from the second pass on.

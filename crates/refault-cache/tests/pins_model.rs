@@ -10,7 +10,7 @@ mod sync {
 }
 
 #[allow(dead_code, reason = "the model uses a part")]
-#[path = "../src/pins.rs"]
+#[path = "../src/engine/pins.rs"]
 mod pins;
 
 use std::sync::Arc;

@@ -181,7 +181,6 @@ fn may_only_fall(what: &str, found: &BTreeMap<String, usize>, listed: &[(&str, u
 const CIRCLES: &[(&str, usize)] = &[
     ("refault-bench", 11),
     ("refault-boundary", 35),
-    ("refault-cache", 26),
     ("refault-cli", 28),
     ("refault-core", 21),
     ("refault-lab", 3),
@@ -215,7 +214,6 @@ const MAX_FILES: usize = 12;
 const LARGE_FOLDERS: &[(&str, usize)] = &[
     ("refault-bench", 18),
     ("refault-boundary", 16),
-    ("refault-cache", 41),
     ("refault-cli", 32),
     ("refault-cli/run", 19),
     ("refault-core", 22),
@@ -250,9 +248,6 @@ fn folders_hold_about_a_dozen_source_files() {
 /// Types with methods in files that are neither their own nor below it, in how many, and why.
 const SCATTERED: &[(&str, usize, &str)] = &[
     ("refault-boundary Context", 1, "frames of signals are built and read beside what they mean"),
-    ("refault-cache CachedFile", 6, "the cache is not cut into rooms yet"),
-    ("refault-cache PageCache", 1, "the cache is not cut into rooms yet"),
-    ("refault-cache Shared", 1, "the cache is not cut into rooms yet"),
     ("refault-cli Runner", 1, "measuring servers is a part of its own beside measuring programs"),
     ("refault-core FrameAllocator", 1, "what is fragmented is asked for by reports alone"),
     ("refault-core Lruvec", 1, "tiers are a part of the lists by their own paper"),

@@ -6,14 +6,14 @@
 //! scattered, others are moved out of their way. What came in together goes at about the same time as a rule, so its
 //! frames still lie together when the next window gets them.
 //!
-//! Invariant: a page is moved only if nobody reads or writes its frame ([`crate::pages::Pages::relocate`]). Cost: a sort per
+//! Invariant: a page is moved only if nobody reads or writes its frame ([`crate::engine::pages::Pages::relocate`]). Cost: a sort per
 //! window, and at most [`MAX_MOVED`] copies of a page.
 
 use refault_core::PageId;
 use refault_core::frames::Frame;
 
 use super::Engine;
-use crate::buffers::FRAMES_PER_HUGE_PAGE;
+use crate::engine::buffers::FRAMES_PER_HUGE_PAGE;
 
 const BLOCK: Frame = FRAMES_PER_HUGE_PAGE as Frame;
 
@@ -83,10 +83,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::background::Background;
-    use crate::buffers::Buffers;
-    use crate::compressed::Pool;
+    use crate::engine::buffers::Buffers;
+    use crate::engine::compressed::Pool;
     use crate::engine::policy;
+    use crate::io::background::Background;
     use crate::options::IoEngine;
 
     const FRAMES: u32 = 4096;

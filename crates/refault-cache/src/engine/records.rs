@@ -11,8 +11,8 @@ use refault_core::frames::{Frame, FreePool};
 use refault_store::PAGE_SIZE;
 
 use super::Engine;
+use crate::engine::table::{GROUP, GroupId, STEP};
 use crate::error::ReadError;
-use crate::table::{GROUP, GroupId, STEP};
 
 /// Bytes of records for which no frame gives way: small caches have the frames that their memory says.
 pub(super) const FREE_RECORDS: usize = 1 << 20;
@@ -151,10 +151,10 @@ mod tests {
     use refault_core::Memory;
 
     use super::*;
-    use crate::background::Background;
-    use crate::buffers::Buffers;
+    use crate::engine::buffers::Buffers;
+    use crate::engine::groups::MAX_AT_ONCE;
     use crate::engine::policy;
-    use crate::groups::MAX_AT_ONCE;
+    use crate::io::background::Background;
     use crate::options::IoEngine;
 
     fn engine(name: &str, frames: u32) -> Engine {

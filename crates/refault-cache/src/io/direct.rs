@@ -1,0 +1,363 @@
+//! A file of the system, read past the kernel's page cache.
+//!
+//! It is opened with the rights that were asked for: who only reads has a descriptor for reading alone, so that an overlay
+//! copies nothing up, a program that is read can run, and no lease is broken. A file that is written on demand gets a
+//! descriptor for writing with its first write.
+//!
+//! Invariant: the descriptor that reads stays the same as long as the value lives, and none is closed before: to close one
+//! would take this process's locks of the file with it (fcntl(2)).
+
+use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use refault_store::PAGE_SIZE;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use crate::error::OpenError;
+use crate::file::buffered::Copies;
+use crate::io::backing::Backing;
+use crate::io::changes::Changes;
+use crate::io::key::Key;
+
+/// What may be done with a file that is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Rights {
+    /// It is read.
+    #[default]
+    Read,
+    /// It is read, and written from the first write on.
+    OnDemand,
+    /// It is read and written.
+    Write,
+}
+
+/// A file without the kernel's page cache.
+#[derive(Debug)]
+pub struct DirectFile {
+    /// What reads.
+    file: File,
+    /// Whether that writes as well.
+    is_writable: bool,
+    /// What writes where that does not.
+    writer: OnceLock<File>,
+    /// What writes where the kernel is to gather what is written.
+    gatherer: OnceLock<File>,
+    /// Held while these are opened.
+    opening: Mutex<()>,
+    /// The kernel is to gather what is written.
+    gathers: AtomicBool,
+    key: Key,
+    /// What the kernel has of the file.
+    copies: Copies,
+    /// Held while parts of pages are written, past the direct I/O.
+    exact: Mutex<()>,
+    path: PathBuf,
+    /// Its length is its own, and no whole number of pages maybe.
+    is_device: bool,
+    changes: Changes,
+}
+
+impl DirectFile {
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    /// [`OpenError::NoFile`] for what has no pages, [`OpenError::NoDirect`] where the file system does not do direct I/O,
+    /// and the system's.
+    pub fn open(path: &Path) -> Result<DirectFile, OpenError> {
+        DirectFile::open_as(path, Rights::Read, false)
+    }
+
+    /// Opens a file for reading and writing.
+    ///
+    /// # Errors
+    /// As of [`DirectFile::open`].
+    pub fn open_for_writing(path: &Path) -> Result<DirectFile, OpenError> {
+        DirectFile::open_as(path, Rights::Write, false)
+    }
+
+    /// Opens a file; what is written goes through the kernel's page cache if it is to gather that.
+    pub(crate) fn open_as(path: &Path, rights: Rights, gathers: bool) -> Result<DirectFile, OpenError> {
+        let failed = |error| OpenError::Io { path: path.to_owned(), error };
+        let is_writable = rights == Rights::Write && !gathers;
+        let (file, metadata) = open_direct(path, is_writable)?;
+        let key = Key::of(&metadata);
+        let is_device = matches!(key, Key::Device(_));
+        let changes = Changes::new(&metadata);
+        let direct = DirectFile {
+            file,
+            is_writable,
+            writer: OnceLock::new(),
+            gatherer: OnceLock::new(),
+            opening: Mutex::default(),
+            gathers: AtomicBool::new(gathers),
+            key,
+            copies: Copies::default(),
+            exact: Mutex::default(),
+            path: path.to_owned(),
+            is_device,
+            changes,
+        };
+        if rights == Rights::Write {
+            direct.become_writable().map_err(failed)?;
+        }
+        Ok(direct)
+    }
+
+    /// What reads, and what the kernel has of the file.
+    #[cfg(test)]
+    pub(crate) fn parts(&self) -> (&File, &Copies) {
+        (&self.file, &self.copies)
+    }
+
+    /// Sees to it that there is a descriptor for writing.
+    pub(crate) fn become_writable(&self) -> io::Result<()> {
+        let (gathers, gatherer) = (self.gathers(), self.gatherer.get());
+        if gatherer.is_some() || !gathers && (self.is_writable || self.writer.get().is_some()) {
+            return Ok(());
+        }
+        let _one = self.opening.lock().expect("invariant: nothing panics under this lock");
+        let (place, flags) = if gathers { (&self.gatherer, OFlags::empty()) } else { (&self.writer, OFlags::DIRECT) };
+        if place.get().is_none() {
+            let writer = self.reopened(flags)?;
+            place.get_or_init(|| writer);
+        }
+        Ok(())
+    }
+
+    /// The device that it lies on, or that it is.
+    pub(crate) fn device(&self) -> u64 {
+        match self.key {
+            Key::File(device, _) | Key::Device(device) => device,
+        }
+    }
+
+    /// What it is known by.
+    pub(crate) fn key(&self) -> Key {
+        self.key
+    }
+
+    fn gathers(&self) -> bool {
+        self.gathers.load(Ordering::Relaxed)
+    }
+
+    /// Whether the device is waited for by each write of whole pages.
+    pub(crate) fn writes_directly(&self) -> bool {
+        matches!(self.writer(), Ok((_, false)))
+    }
+
+    /// The same file was opened again: takes what that can do and this cannot. Returns the descriptors that it does not
+    /// need.
+    pub(crate) fn join(&self, again: DirectFile) -> Vec<File> {
+        let DirectFile { file, is_writable, writer, gatherer, gathers, .. } = again;
+        let mut left = Vec::new();
+        let mut put =
+            |place: &OnceLock<File>, file: Option<File>| left.extend(file.and_then(|file| place.set(file).err()));
+        put(&self.gatherer, gatherer.into_inner());
+        put(&self.writer, writer.into_inner());
+        if is_writable && !self.is_writable {
+            put(&self.writer, Some(file));
+        } else {
+            left.push(file);
+        }
+        if gathers.into_inner() {
+            self.gathers.store(true, Ordering::Relaxed);
+        }
+        left
+    }
+
+    /// The same file once more, for writing: by the descriptor, so that it is the same whatever has its name by now.
+    fn reopened(&self, flags: OFlags) -> io::Result<File> {
+        let mut options = File::options();
+        options.read(true).write(true).custom_flags(flags.bits() as i32);
+        match options.open(format!("/proc/self/fd/{}", self.file.as_raw_fd())) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            outcome => return outcome,
+        }
+        // No /proc.
+        let again = options.open(&self.path)?;
+        if Key::of(&again.metadata()?) != self.key {
+            return Err(io::Error::other("another file has its name by now"));
+        }
+        Ok(again)
+    }
+
+    /// What writes, and whether it is what the kernel gathers by.
+    fn writer(&self) -> io::Result<(&File, bool)> {
+        let own = self.is_writable.then_some(&self.file);
+        let direct = own.or(self.writer.get()).map(|file| (file, false));
+        let gatherer = self.gatherer.get().map(|file| (file, true));
+        let found = if self.gathers() { gatherer.or(direct) } else { direct.or(gatherer) };
+        found.ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))
+    }
+}
+
+impl DirectFile {
+    /// Writes bytes that are no whole pages through the kernel's page cache, which changes these alone. Direct I/O takes
+    /// whole sectors only; what it would need of their other bytes, another program may be changing.
+    ///
+    /// The descriptor does no direct I/O meanwhile. What others read or write by it then goes through the kernel's page cache
+    /// too: they find and leave the same bytes.
+    fn write_exactly(&self, writer: &File, from: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        let _one = self.exact.lock().expect("invariant: nothing panics under this lock");
+        let flags = rustix::fs::fcntl_getfl(writer)?;
+        if !flags.contains(OFlags::DIRECT) {
+            return Ok(rustix::io::pwritev(writer, from, offset)?);
+        }
+        rustix::fs::fcntl_setfl(writer, flags - OFlags::DIRECT)?;
+        let written = rustix::io::pwritev(writer, from, offset);
+        rustix::fs::fcntl_setfl(writer, flags)?;
+        Ok(written?)
+    }
+}
+
+/// Whether what is written at a place is whole pages.
+fn is_whole(from: &[IoSlice<'_>], offset: u64) -> bool {
+    let bytes: usize = from.iter().map(|slice| slice.len()).sum();
+    offset.is_multiple_of(PAGE_SIZE as u64) && bytes.is_multiple_of(PAGE_SIZE)
+}
+
+/// Opens what has bytes at places, past the kernel's page cache.
+fn open_direct(path: &Path, write: bool) -> Result<(File, Metadata), OpenError> {
+    let failed = |error| OpenError::Io { path: path.to_owned(), error };
+    let open = |flags: OFlags| File::options().read(true).write(write).custom_flags(flags.bits() as i32).open(path);
+    // A pipe without a writer would keep us waiting.
+    let opened = match open(OFlags::DIRECT | OFlags::NONBLOCK) {
+        // Another program has a lease of the file, which it is asked to give up: that is waited for, as by any open(2).
+        Err(error) if error.kind() == ErrorKind::WouldBlock && path.is_file() => open(OFlags::DIRECT),
+        outcome => outcome,
+    };
+    match opened {
+        Ok(file) => {
+            let metadata = file.metadata().map_err(failed)?;
+            if !is_file(metadata.file_type()) {
+                return Err(OpenError::NoFile(path.to_owned()));
+            }
+            // io_uring would take it for a wish not to wait for the device.
+            rustix::fs::fcntl_setfl(&file, OFlags::DIRECT).map_err(|error| failed(error.into()))?;
+            Ok((file, metadata))
+        }
+        Err(error) if error.kind() == ErrorKind::InvalidInput => {
+            let is_file = std::fs::metadata(path).is_ok_and(|metadata| is_file(metadata.file_type()));
+            Err(if is_file { OpenError::NoDirect } else { OpenError::NoFile }(path.to_owned()))
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Whether it has bytes at places.
+fn is_file(kind: std::fs::FileType) -> bool {
+    kind.is_file() || kind.is_block_device()
+}
+
+/// Pages that the kernel reads ahead of a reader of a file, or of a block device, at most.
+fn read_ahead(stat: &rustix::fs::Stat) -> Option<u32> {
+    let is_device = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::BlockDevice;
+    let device = if is_device { stat.st_rdev } else { stat.st_dev };
+    let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    // A partition has its disk's, and what is no block device a number of its own.
+    let places = [
+        format!("/sys/class/bdi/{device}/read_ahead_kb"),
+        format!("/sys/dev/block/{device}/queue/read_ahead_kb"),
+        format!("/sys/dev/block/{device}/../queue/read_ahead_kb"),
+    ];
+    let text = places.iter().find_map(|place| std::fs::read_to_string(place).ok())?;
+    Some((text.trim().parse::<u64>().ok()? * 1024 / PAGE_SIZE as u64).min(u64::from(u32::MAX)) as u32)
+}
+
+impl Backing for DirectFile {
+    fn read(&self, into: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
+        Ok(rustix::io::preadv(&self.file, into, offset)?)
+    }
+
+    fn write(&self, from: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        let (writer, gathers) = self.writer()?;
+        let whole = is_whole(from, offset);
+        let bytes = self.changes.during(&self.file, || match gathers || whole {
+            true => Ok(rustix::io::pwritev(writer, from, offset)?),
+            false => self.write_exactly(writer, from, offset),
+        })?;
+        if gathers || !whole {
+            self.copies.written(offset, bytes as u64);
+        }
+        Ok(bytes)
+    }
+
+    fn takes_any_bytes(&self) -> bool {
+        true
+    }
+
+    fn lengthen(&self, range: Range<u64>) -> io::Result<()> {
+        if self.is_device {
+            return Err(ErrorKind::StorageFull.into());
+        }
+        let (writer, _) = self.writer()?;
+        self.changes.during(&self.file, || {
+            // Unlike ftruncate(2) it never makes a file shorter that another program has made longer.
+            let flags = rustix::fs::FallocateFlags::empty();
+            match rustix::fs::fallocate(writer, flags, range.start, range.end - range.start) {
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                    self.write_exactly(writer, &[IoSlice::new(&[0])], range.end - 1).map(drop)
+                }
+                outcome => Ok(outcome?),
+            }
+        })
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
+
+    fn read_ahead(&self) -> Option<u32> {
+        read_ahead(&rustix::fs::fstat(&self.file).ok()?)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        // By any descriptor: what is durable is the file.
+        self.copies.sync_by(&self.file, || self.file.sync_data())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        // Block devices have no length of their own.
+        io::Seek::seek(&mut &self.file, io::SeekFrom::End(0))
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        let (writer, _) = self.writer()?;
+        self.changes.during(&self.file, || writer.set_len(bytes))
+    }
+
+    fn direct(&self) -> Option<&DirectFile> {
+        Some(self)
+    }
+
+    fn take_change(&self) -> io::Result<bool> {
+        self.changes.take(&self.file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_device_is_read_ahead_as_it_says_and_not_as_what_its_node_lies_on() {
+        let mut seen = 0;
+        for disk in std::fs::read_dir("/sys/block").into_iter().flatten().flatten() {
+            let (node, queue) = (Path::new("/dev").join(disk.file_name()), disk.path().join("queue/read_ahead_kb"));
+            let (Ok(stat), Ok(kib)) = (rustix::fs::stat(&node), std::fs::read_to_string(queue)) else { continue };
+            let kib: u32 = kib.trim().parse().expect("a number");
+            assert_eq!(read_ahead(&stat), Some(kib * 1024 / PAGE_SIZE as u32), "{}", node.display());
+            seen += 1;
+        }
+        if seen == 0 {
+            refault_testing::skip("no block device is to be seen");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! An open file, as the cache's threads see it: what is below, how long it is, and what was refused.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+
+use crate::io::backing::Backing;
+use crate::io::caught::Caught;
+use crate::io::refusal::Refusal;
+
+/// What others have done to a file.
+#[derive(Default)]
+pub(crate) struct Changed {
+    /// Another program has changed it, and it was not reloaded since.
+    pub(crate) pending: bool,
+    /// How often it was reloaded for that.
+    pub(crate) times: u64,
+}
+
+/// What the cache's threads need of an open file, and what its handles share.
+pub(crate) struct Opened {
+    pub(crate) number: u32,
+    /// What panics there is an error.
+    pub(crate) backing: Box<dyn Backing>,
+    pub(crate) length: AtomicU64,
+    /// Held by writes that touch the end of the file, across their I/O: they follow each other.
+    pub(crate) tail: Mutex<()>,
+    /// Shared by writes; a change of the length has it alone.
+    pub(crate) resizing: RwLock<()>,
+    /// Held while the device makes the file durable: who comes second knows how it went.
+    pub(crate) settling: Mutex<()>,
+    /// Pages that were read ahead and evicted before they were asked for.
+    pub(crate) unread: Arc<AtomicU32>,
+    /// What its device has refused, until each handle was told.
+    pub(crate) refusal: Refusal,
+    /// See [`crate::CachedFile::forget_on_failure`].
+    pub(crate) forgets: AtomicBool,
+    /// What others have done to it.
+    pub(crate) changed: Mutex<Changed>,
+}
+
+impl Opened {
+    /// A file of so many bytes.
+    pub(crate) fn new(number: u32, backing: Box<dyn Backing>, bytes: u64) -> Opened {
+        Opened {
+            number,
+            length: AtomicU64::new(bytes),
+            backing: Box::new(Caught(backing)),
+            tail: Mutex::default(),
+            resizing: RwLock::default(),
+            settling: Mutex::default(),
+            unread: Arc::default(),
+            refusal: Refusal::default(),
+            forgets: AtomicBool::new(false),
+            changed: Mutex::default(),
+        }
+    }
+
+    /// Whether what the device may have lost is forgotten.
+    pub(crate) fn forgets(&self) -> bool {
+        self.forgets.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.length.load(Ordering::Acquire)
+    }
+}
