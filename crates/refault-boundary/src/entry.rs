@@ -27,9 +27,9 @@ pub(crate) extern "C" fn on_signal(signal: i32, info: *mut Info, context: *mut C
     }
     let rip = context.registers[register::RIP] as usize;
     if signal == SIGSYS && info.code == USER_DISPATCH {
-        return crate::calls::dispatch::enter(thread, info, context);
+        return crate::calls::enter::enter(thread, info, context);
     }
-    crate::calls::dispatch::find_lost(thread, context);
+    crate::calls::enter::find_lost(thread, context);
     match signal {
         SIGSYS if info.asks_for_room() => return make_room(thread, context),
         SIGBUS if info.code > 0 => {
@@ -45,7 +45,9 @@ pub(crate) extern "C" fn on_signal(signal: i32, info: *mut Info, context: *mut C
         context.registers[register::RIP] = frame::refault_safe_copy_failed as *const () as u64;
         return;
     }
-    signals::arrive(thread, info, context);
+    if !signals::keep(thread, info) && crate::patched::fast::settle(thread, info, context) {
+        signals::arrive(thread, info, context);
+    }
     signals::deliver_kept(thread, context);
 }
 
@@ -82,13 +84,15 @@ fn serve(thread: &mut Thread, address: usize, write: bool, is_guarded: bool) -> 
         let (at, times) = thread.spurious;
         thread.spurious = if at == address { (at, times + 1) } else { (address, 0) };
         if times == MAX_SPURIOUS {
-            crate::report::end(format_args!(
+            crate::library::report::end(format_args!(
                 "the page at {address:#x} is missing although nobody took it: it was discarded behind the agent's back"
             ));
         }
     }
     if outcome == Outcome::Lost {
-        crate::report::say(format_args!("a page at {address:#x} is lost: its contents cannot be brought back ({why})"));
+        crate::library::report::say(format_args!(
+            "a page at {address:#x} is lost: its contents cannot be brought back ({why})"
+        ));
     }
     outcome == Outcome::Served
 }

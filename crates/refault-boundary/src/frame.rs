@@ -118,9 +118,9 @@ global_asm!(
     ".globl refault_restorer, refault_resume, refault_waiting_call, refault_window_call, refault_window_after, refault_window_end",
     ".globl refault_gate_call, refault_gate_window_call, refault_gate_window_after, refault_gate_window_end",
     ".hidden refault_gate_call, refault_gate_window_call, refault_gate_window_after, refault_gate_window_end",
-    ".globl refault_clone, refault_safe_copy, refault_safe_copy_end, refault_safe_copy_failed, refault_end_thread",
+    ".globl refault_safe_copy, refault_safe_copy_end, refault_safe_copy_failed, refault_end_thread",
     ".hidden refault_restorer, refault_resume, refault_waiting_call, refault_window_call, refault_window_after, refault_window_end",
-    ".hidden refault_clone, refault_safe_copy, refault_safe_copy_end, refault_safe_copy_failed, refault_end_thread",
+    ".hidden refault_safe_copy, refault_safe_copy_end, refault_safe_copy_failed, refault_end_thread",
     // Return from a handler.
     "refault_restorer:",
     "  mov $15, %eax",
@@ -210,27 +210,6 @@ global_asm!(
     "  pop %rbp",
     "  pop %rbx",
     "  ret",
-    // refault_clone(number, a, b, c, d, e, child, child_stack): the child begins in refault_child(child) on its stack.
-    "refault_clone:",
-    "  push %r12",
-    "  push %r13",
-    "  mov 24(%rsp), %r12",
-    "  mov %rdi, %rax",
-    "  mov %rsi, %rdi",
-    "  mov %rdx, %rsi",
-    "  mov %rcx, %rdx",
-    "  mov %r8, %r10",
-    "  mov %r9, %r8",
-    "  syscall",
-    "  test %rax, %rax",
-    "  jz 1f",
-    "  pop %r13",
-    "  pop %r12",
-    "  ret",
-    "1: mov %r12, %rdi",
-    "  xor %ebp, %ebp",
-    "  call {child}",
-    "  ud2",
     // refault_safe_copy(to, from, bytes): 0, or 1 if part of the memory is not there.
     "refault_safe_copy:",
     "  mov %rdx, %rcx",
@@ -249,7 +228,6 @@ global_asm!(
     "  mov $60, %eax",
     "  syscall",
     "  ud2",
-    child = sym crate::process::clone::child,
     options(att_syntax)
 );
 

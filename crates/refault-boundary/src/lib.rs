@@ -14,23 +14,88 @@
 
 use refault_paging::settings::{AgentSettings, VARIABLE};
 
-mod calls;
 mod engine_lock;
 mod entry;
-mod files;
 mod frame;
-mod memory;
-#[cfg(not(test))]
-mod old_libc;
-mod patched;
-mod process;
-mod report;
 mod signals;
 mod table;
 mod thread;
-#[cfg(not(test))]
-mod unwinding;
 mod user_dispatch;
+
+mod calls {
+    //! Calls of the program, each served as its row of the table says: found, its memory held, made.
+
+    pub(crate) mod compat;
+    pub(crate) mod dispatch;
+    pub(crate) mod enter;
+    pub(crate) mod holding;
+    pub(crate) mod make;
+    pub(crate) mod plain;
+    pub(crate) mod pointed;
+    pub(crate) mod tracing;
+    pub(crate) mod visits;
+}
+
+mod mapping {
+    //! Calls that change mappings, and what becomes of managed memory by them.
+
+    pub(crate) mod advice;
+    pub(crate) mod locks;
+    pub(crate) mod managed;
+    pub(crate) mod memory_calls;
+    pub(crate) mod moves;
+}
+
+mod files {
+    //! Calls that read and write files: in pieces under a budget, and what they are opened on.
+
+    pub(crate) mod descriptors;
+    pub(crate) mod memory_files;
+    pub(crate) mod opened;
+    pub(crate) mod pieces;
+    pub(crate) mod progress;
+}
+
+mod patched {
+    //! Sites of calls that are patched to jump to the agent.
+
+    pub(crate) mod fast;
+    pub(crate) mod fast_call;
+    pub(crate) mod sites;
+    pub(crate) mod switch;
+}
+
+mod process {
+    //! A process from its start to the next program: children, programs executed, observers.
+
+    pub(crate) mod clone;
+    pub(crate) mod end;
+    pub(crate) mod environment;
+    pub(crate) mod execution;
+    pub(crate) mod observer;
+    pub(crate) mod owner;
+    pub(crate) mod start;
+}
+
+mod memory {
+    //! The agent's own memory, and what is mapped beside it.
+
+    pub(crate) mod addresses;
+    pub(crate) mod area;
+    pub(crate) mod heap;
+    pub(crate) mod mappings;
+    pub(crate) mod seen;
+}
+
+mod library {
+    //! The library itself: what it says, and what it brings for an older libc.
+
+    #[cfg(not(test))]
+    pub(crate) mod old_libc;
+    pub(crate) mod report;
+    #[cfg(not(test))]
+    pub(crate) mod unwinding;
+}
 
 #[global_allocator]
 static HEAP: memory::heap::AgentHeap = memory::heap::AgentHeap;
@@ -43,9 +108,11 @@ extern "C" fn loaded() {
     let Some(value) = std::env::var_os(VARIABLE) else { return };
     let settings = match AgentSettings::decode(&value) {
         Ok(settings) => settings,
-        Err(why) => report::end(format_args!("REFAULT_AGENT is not understood: {why}; it is written by `refault run`")),
+        Err(why) => {
+            library::report::end(format_args!("REFAULT_AGENT is not understood: {why}; it is written by `refault run`"))
+        }
     };
     if let Err(why) = process::start::begin(&settings) {
-        report::end(format_args!("the program cannot be managed: {why}"));
+        library::report::end(format_args!("the program cannot be managed: {why}"));
     }
 }

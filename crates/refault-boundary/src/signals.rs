@@ -11,7 +11,7 @@
 
 pub(crate) mod sets;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use refault_linux::calls::{SYS_rt_sigaction, SYS_rt_sigpending, SYS_rt_sigprocmask, SYS_rt_tgsigqueueinfo};
 use refault_linux::errno::EFAULT;
@@ -37,6 +37,9 @@ const AUTODISARM: u32 = 1 << 31;
 /// The handler of a signal that is ignored; lower is none, higher the program's.
 const IGNORED: usize = 1;
 
+/// The agent's handler of every signal.
+static HANDLER: AtomicUsize = AtomicUsize::new(0);
+
 fn set_kernel_action(signal: i32, action: &Action) -> isize {
     // SAFETY: the action is either none or the agent's handler.
     unsafe { sys::call(SYS_rt_sigaction, [signal as usize, std::ptr::from_ref(action) as usize, 0, 8, 0, 0]) }
@@ -45,7 +48,7 @@ fn set_kernel_action(signal: i32, action: &Action) -> isize {
 fn agent_action(flags: u64) -> Action {
     let flags = flags & KERNEL_FLAGS | SIGINFO | ONSTACK | RESTORER | NODEFER;
     Action {
-        handler: crate::entry::on_signal as *const () as usize,
+        handler: HANDLER.load(Ordering::Relaxed),
         flags,
         restorer: frame::refault_restorer as *const () as usize,
         mask: ALL,
@@ -95,8 +98,9 @@ pub(crate) fn stand_still() -> Held<'static, ()> {
     CHANGING.lock()
 }
 
-/// Takes over the signals that are the agent's.
-pub(crate) fn install(actions: &mut Actions) {
+/// Takes over the signals that are the agent's, which `handler` is called for from then on.
+pub(crate) fn install(actions: &mut Actions, handler: usize) {
+    HANDLER.store(handler, Ordering::Relaxed);
     for signal in 1..65 {
         let at = &raw mut actions.0[signal];
         // SAFETY: reads the present action.
@@ -283,16 +287,10 @@ fn is_on(stack: &AlternateStack, at: usize) -> bool {
     at > stack.start && at - stack.start <= stack.bytes
 }
 
-/// A signal for the program has come; `context` is what it interrupted: the program, or a call that waits for it.
+/// A signal for the program has come that is not kept; `context` is what it interrupted: the program, or a call that waits for it.
 /// Does not return in the second case.
 pub(crate) fn arrive(thread: &mut Thread, info: &Info, context: &mut Context) {
     let signal = info.signal;
-    if keep(thread, info) {
-        return;
-    }
-    if !crate::patched::fast::settle(thread, info, context) {
-        return;
-    }
     let rip = context.registers[register::RIP] as usize;
     // By the stack: what the agent calls of libc (a copy) is not its own code.
     if !thread.is_at_work(context) {
@@ -358,7 +356,7 @@ fn kept_at(signal: i32) -> Option<usize> {
 
 /// Keeps a signal that was sent to this thread while the program has it blocked. The kernel would: here it is open,
 /// because the agent's own work raises it. One that is kept already takes in the next, as in the kernel.
-fn keep(thread: &mut Thread, info: &Info) -> bool {
+pub(crate) fn keep(thread: &mut Thread, info: &Info) -> bool {
     let Some(at) = kept_at(info.signal) else { return false };
     let mask = thread.waiting_mask.unwrap_or(thread.hidden);
     if info.code > 0 || mask & bit(info.signal) == 0 {

@@ -33,7 +33,7 @@ pub(crate) fn dispatch_on() -> isize {
 
 /// This thread's calls go to the kernel unseen.
 pub(crate) fn dispatch_off(thread: &mut Thread) {
-    crate::patched::fast::turn_off();
+    crate::patched::switch::turn_off();
     thread.is_dispatched = false;
     // SAFETY: changes how this thread's calls are made.
     unsafe { sys::call(SYS_prctl, [PR_SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0, 0]) };

@@ -22,12 +22,12 @@ use refault_linux::errno::{EFAULT, EINVAL, ENOMEM, ENOSYS};
 use refault_linux::{calls, i386};
 use same::{RENAMED, SAME};
 
-use crate::calls::memory_calls::pages;
 use crate::calls::pointed;
 use crate::calls::{dispatch::serve as serve_call, make::make_by_gate};
 use crate::engine_lock;
 use crate::frame::{self, Context, Info, register};
-use crate::report;
+use crate::library::report;
+use crate::mapping::managed::pages;
 use crate::thread::Thread;
 
 /// `AUDIT_ARCH_I386`: whose convention a dispatched call follows.

@@ -4,91 +4,26 @@
 //! page, a call that consumes is never repeated, and a call that waits (a futex, a `read`) finds its memory where it was.
 
 use refault_linux::calls::*;
-use refault_linux::errno::{EBADF, EFAULT, EINVAL, ENOMEM, ENOSYS};
+use refault_linux::errno::{EBADF, EFAULT, EINVAL, ENOSYS};
 use refault_linux::options::*;
 
-use crate::calls::compat;
 use crate::calls::holding::{self, OwnMemory, hold_for_good};
-use crate::calls::locks;
 use crate::calls::make::{make, plain};
-use crate::calls::memory_calls as memory;
 use crate::calls::pointed;
 use crate::calls::tracing;
 use crate::engine_lock;
 use crate::files::descriptors;
 use crate::files::memory_files;
 use crate::files::pieces;
-use crate::frame::{self, ARGUMENTS, Context, Info, register};
-use crate::patched::fast;
-use crate::patched::sites;
+use crate::frame::{self, Context, register};
+use crate::mapping::locks;
+use crate::mapping::memory_calls as memory;
+use crate::patched::switch;
 use crate::process::clone;
 use crate::signals;
-use crate::table::{self, By, Memory, Row};
+use crate::table::{self, By, Row};
 use crate::thread::Thread;
 use crate::user_dispatch;
-
-/// A call of the program's that the kernel has taken for made although nobody made it: the thread is put back before it.
-///
-/// The kernel says by SIGSYS that a call has come. It keeps one signal of a number pending per thread: where another
-/// SIGSYS, of whoever sent one to this thread, is pending but not delivered yet, the call's own is dropped. The program
-/// would go on behind its call with the call's number for a result. Such a call is known by what the instruction leaves
-/// in two registers, which [`enter`] changes in each call that comes to it.
-pub(crate) fn find_lost(thread: &Thread, context: &mut Context) {
-    use register::{FLAGS, R11, RCX, RIP};
-    const SYSCALL: u16 = 0x050f;
-    let registers = &mut context.registers;
-    let after = registers[RIP];
-    if registers[RCX] == after
-        && registers[R11] == registers[FLAGS]
-        && thread.is_dispatched
-        && !user_dispatch::is_own_code(after as usize)
-        && frame::read::<u16>((after as usize).wrapping_sub(2)) == Some(SYSCALL)
-    {
-        registers[RIP] = after - 2;
-    }
-}
-
-/// A call of the program's has come.
-pub(crate) fn enter(thread: &mut Thread, info: &Info, context: &mut Context) {
-    use register::{RAX, RCX, RIP};
-    thread.is_of_32_bits = compat::is_call(info, context);
-    if thread.is_of_32_bits {
-        fast::arrived(thread, context);
-        engine_lock::follow_the_budget();
-        let result = compat::serve(thread, context);
-        context.registers[RAX] = result as u64;
-        return signals::deliver_kept(thread, context);
-    }
-    // What tells a call that was served from one that was lost.
-    context.registers[RCX] = 0;
-    if !fast::arrived(thread, context) {
-        let number = context.registers[RAX] as usize;
-        let arguments = ARGUMENTS.map(|place| context.registers[place] as usize);
-        if number == SYS_rt_sigreturn {
-            if !signals::resume(thread, context) {
-                crate::report::end(format_args!("a signal handler returned to a frame that is not there"));
-            }
-        } else {
-            engine_lock::follow_the_budget();
-            let sets_filter = pointed::sets_filter(number, arguments);
-            let refused = if sets_filter { pointed::refused_filter(number, arguments) } else { None };
-            if sets_filter && refused.is_none() && give_up(thread, context) {
-                // The program makes it by itself: the filter may forbid the return from here (`rt_sigreturn`).
-                context.registers[RIP] -= 2;
-                return signals::deliver_kept(thread, context);
-            }
-            let result = match refused {
-                Some(error) => error,
-                None if sets_filter => ENOMEM,
-                None => serve(thread, context, number, arguments),
-            };
-            context.registers[RAX] = result as u64;
-            sites::caught(thread, context.registers[RIP] as usize);
-        }
-        sites::step_over(context);
-    }
-    signals::deliver_kept(thread, context);
-}
 
 /// Serves a call by its number and arguments, as its row says.
 pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [usize; 6]) -> isize {
@@ -113,10 +48,10 @@ pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, a
         // Its frame is the program's, which `enter` has.
         By::Return => ENOSYS,
         By::Mapping => memory::serve(number, arguments).unwrap_or(ENOSYS),
-        By::Moving => crate::calls::moves::remap(arguments),
+        By::Moving => crate::mapping::moves::remap(arguments),
         By::Advice => {
             holding::hold(thread, row, &arguments);
-            match crate::calls::advice::advise_list(arguments) {
+            match crate::mapping::advice::advise_list(arguments) {
                 Some(result) => {
                     engine_lock::release(thread);
                     result
@@ -148,7 +83,7 @@ pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, a
         By::ThreadEnd => plain(SYS_exit_group, arguments),
         By::ProcessEnd => {
             if !thread.is_vm_child {
-                crate::process::start::finish();
+                crate::process::end::finish();
             }
             plain(number, arguments)
         }
@@ -181,10 +116,10 @@ pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, a
         },
         // The register by which patched sites find their thread.
         By::Register if a == ARCH_SET_GS => {
-            fast::turn_off();
+            switch::turn_off();
             plain(number, arguments)
         }
-        By::Register if a == ARCH_GET_GS && fast::is_on() => {
+        By::Register if a == ARCH_GET_GS && switch::is_on() => {
             if frame::write(b, &0u64) {
                 0
             } else {
@@ -197,21 +132,6 @@ pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, a
             waiting(thread, context, row, arguments)
         }
     }
-}
-
-/// The row of a call that may be made from a patched site with these arguments: nothing of them is replaced, and nothing
-/// beside it is done.
-pub(crate) fn plain_row(number: usize, arguments: [usize; 6]) -> Option<&'static Row> {
-    let [a, b, c, ..] = arguments;
-    let row = table::of(number).filter(|row| row.jumps)?;
-    let is_plain = match row.by {
-        By::Transfer => !memory_files::may_be_open() && !pieces::exceeds(number, arguments),
-        By::Descriptor => !descriptors::is_about_own(number, arguments),
-        By::Folder => !descriptors::is_folder_of_proc(a),
-        By::Device => !pointed::is_refused(b, c),
-        _ => row.memory.iter().all(|memory| !matches!(memory, Memory::MaskMeanwhile(at) if arguments[*at] != 0)),
-    };
-    is_plain.then_some(row)
 }
 
 /// `getdents64` of a folder of `/proc`: nothing is not the end if all that was there is the agent's.
@@ -255,14 +175,14 @@ fn waiting(thread: &mut Thread, context: &mut Context, row: &Row, mut arguments:
 
 /// A filter is about to be set, which may forbid what the agent needs: from here on the program has its memory, its calls
 /// and, if it has one thread, its signals as the kernel gives them. False if its memory cannot be had.
-fn give_up(thread: &mut Thread, context: &mut Context) -> bool {
+pub(crate) fn give_up(thread: &mut Thread, context: &mut Context) -> bool {
     let mut paging = engine_lock::paging();
     // Before: what is asked from here on would be asked of the program's own action.
     paging.account().is_deaf();
     if let Err(why) = paging.give_up() {
         paging.account().is_not_deaf();
         drop(paging);
-        crate::report::say(format_args!("a system-call filter is refused: {why}"));
+        crate::library::report::say(format_args!("a system-call filter is refused: {why}"));
         return false;
     }
     drop(paging);

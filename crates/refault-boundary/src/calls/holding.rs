@@ -10,7 +10,7 @@ use refault_linux::sys;
 use crate::calls::pointed;
 use crate::engine_lock;
 use crate::frame::{self, ARGUMENTS, Context};
-use crate::signals;
+use crate::signals::sets::ALWAYS_OPEN;
 use crate::table::{self, By, Memory, Row};
 use crate::thread::Thread;
 
@@ -149,7 +149,7 @@ fn replace_mask(thread: &mut Thread, argument: &mut usize, own: &mut u64) {
         return;
     }
     if let Some(mask) = frame::read::<u64>(*argument) {
-        *own = mask & !signals::sets::ALWAYS_OPEN;
+        *own = mask & !ALWAYS_OPEN;
         thread.waiting_mask = Some(mask);
         *argument = std::ptr::from_ref(own) as usize;
     }

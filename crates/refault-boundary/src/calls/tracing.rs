@@ -17,7 +17,7 @@ use crate::calls::make::plain;
 use crate::engine_lock::paging;
 use crate::frame::{self, Context, register};
 use crate::memory::heap;
-use crate::patched::fast;
+use crate::patched::switch;
 use crate::signals;
 use crate::thread::Thread;
 
@@ -81,7 +81,7 @@ fn attach(arguments: [usize; 6]) -> isize {
     /// `WSTOPPED | WEXITED | WNOWAIT | __WALL`: the child waits for it itself.
     const STOPPED_OR_ENDED: usize = 2 | 4 | 0x0100_0000 | 0x4000_0000;
     // A call from a patched site keeps registers where nobody finds them.
-    fast::turn_off();
+    switch::turn_off();
     let paging = paging();
     let blocks = Thread::stand_still();
     let actions = signals::stand_still();

@@ -13,9 +13,9 @@ use refault_linux::errno::EFAULT;
 use refault_paging::tree::visit::Visitor;
 
 use crate::calls::make::plain;
-use crate::calls::memory_calls::most_held;
 use crate::engine_lock;
 use crate::frame;
+use crate::mapping::managed::most_held;
 use crate::table::MAX_VECTORS;
 use crate::thread::Thread;
 
@@ -93,7 +93,7 @@ pub(crate) fn piece(start: usize, bytes: usize) -> usize {
 pub(crate) fn serve(thread: &mut Thread, number: usize, arguments: [usize; 6]) -> Option<isize> {
     let [process, own, own_count, others, others_count, flags] = arguments;
     let named = process as i32;
-    if flags != 0 || crate::calls::advice::has_this_memory(named) {
+    if flags != 0 || crate::mapping::advice::has_this_memory(named) {
         return None;
     }
     let process = in_the_tree(named)?;

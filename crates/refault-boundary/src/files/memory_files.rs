@@ -156,7 +156,7 @@ enum Whose {
 fn whose(descriptor: usize) -> Whose {
     let named = path_of(descriptor).and_then(|path| path.rsplit('/').nth(1)?.parse::<i32>().ok());
     match named {
-        Some(named) if !crate::calls::advice::has_this_memory(named) => {
+        Some(named) if !crate::mapping::advice::has_this_memory(named) => {
             visits::in_the_tree(named).map_or(Whose::Outside, Whose::Other)
         }
         _ => Whose::Own,

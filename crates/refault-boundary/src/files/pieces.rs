@@ -22,13 +22,13 @@ mod many;
 mod rest;
 
 use crate::calls::make::{make, plain};
-use crate::calls::memory_calls::{is_managed, most_held, quarter_of_budget};
 use crate::engine_lock;
 use crate::files::opened::{
     Kind, Opened, RECEIVES, SENDS, file_size_is_limited, goes_on, has_timeout, opened, status_flags,
 };
 use crate::files::progress::{Header, Progress};
 use crate::frame::{self, Context};
+use crate::mapping::managed::{ALWAYS_WHOLE, is_managed, most_held, quarter_of_budget};
 use crate::thread::Thread;
 
 pub(crate) use rest::go_on;
@@ -49,8 +49,6 @@ const SENDMMSG: usize = 307;
 const PREADV2: usize = 327;
 const PWRITEV2: usize = 328;
 
-/// Buffers that are always held whole.
-pub(crate) const ALWAYS_WHOLE: usize = 64 << 10;
 /// What the kernel moves by one call at most.
 const MAX_BY_ONE_CALL: usize = 0x7fff_f000;
 /// Vectors of a call, as the kernel limits them, and of one piece.

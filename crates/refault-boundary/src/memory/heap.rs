@@ -11,8 +11,8 @@ use refault_linux::lock::Lock;
 use refault_linux::sys;
 use refault_paging::PAGE;
 
+use crate::library::report;
 use crate::memory::area;
-use crate::report;
 
 /// Bytes mapped.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);

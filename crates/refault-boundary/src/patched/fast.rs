@@ -19,9 +19,8 @@
 //! held when the thread goes on. Cost: some 0.2 µs beside the call and the lock.
 
 use std::arch::global_asm;
-use std::arch::x86_64::{__cpuid, __cpuid_count};
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use refault_linux::calls::{SYS_arch_prctl, SYS_rt_sigaction, SYS_rt_sigprocmask};
 use refault_linux::options::ARCH_SET_GS;
@@ -32,9 +31,9 @@ use crate::engine_lock;
 use crate::frame::{ARGUMENTS, Context, Info, register};
 use crate::patched::fast_call::Fast;
 use crate::patched::sites;
+use crate::patched::switch::{OFF, is_served};
 use crate::signals;
 use crate::signals::sets::{ALWAYS_OPEN, bit};
-use crate::table::{self, By};
 use crate::thread::{BLOCK, Remade, TOP, Thread};
 
 /// The agent works, before or after the call.
@@ -46,9 +45,6 @@ const EFAULT: i64 = -14;
 const EINTR: i64 = -4;
 /// The parts of a thread's extended state that compiled code changes: SSE, AVX and AVX-512.
 const VECTOR_PARTS: u32 = 0xe6;
-
-/// Not 0: every call of a patched site goes to its stub.
-static OFF: AtomicU32 = AtomicU32::new(1);
 
 macro_rules! place {
     ($field:ident) => {
@@ -191,25 +187,12 @@ unsafe extern "C" {
     fn refault_fast_end();
 }
 
-/// Where stubs jump to.
-pub(crate) fn entrance() -> usize {
-    refault_fast as *const () as usize
-}
-
 /// Whether the kernel has what this needs: reading `%gs`'s base in user mode.
 pub(crate) fn is_possible() -> bool {
     const AT_HWCAP2: u64 = 26;
     const HWCAP2_FSGSBASE: u64 = 2;
     // SAFETY: a function of a number that looks through what the kernel has left at the program's start.
     unsafe { getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE != 0 }
-}
-
-/// Whether the processor has what patched sites need: compacted states. Not asked before sites are patched, as a virtual
-/// machine's host answers, which takes 10 µs each time.
-pub(crate) fn has_compacted_states() -> bool {
-    const OSXSAVE: u32 = 1 << 27;
-    const XSAVEC: u32 = 2;
-    __cpuid(0).eax >= 13 && __cpuid(1).ecx & OSXSAVE != 0 && __cpuid_count(13, 1).eax & XSAVEC != 0
 }
 
 unsafe extern "C" {
@@ -223,36 +206,10 @@ pub(crate) fn install(thread: &Thread) {
     unsafe { sys::call(SYS_arch_prctl, [ARCH_SET_GS, block, 0, 0, 0, 0]) };
 }
 
-/// Patched sites may come here.
-pub(crate) fn turn_on() {
-    OFF.store(0, Ordering::SeqCst);
-}
-
-/// Patched sites make their calls by their stubs from now on.
-pub(crate) fn turn_off() {
-    OFF.store(1, Ordering::SeqCst);
-}
-
-/// Whether they do.
-pub(crate) fn is_on() -> bool {
-    OFF.load(Ordering::Relaxed) == 0
-}
-
 /// Answers of [`before`]: the stub makes the call; it is to be made here; the agent has served it.
 const BY_STUB: i32 = 0;
 const HERE: i32 = 1;
 const SERVED: i32 = -1;
-
-/// Whether a call may be made from a patched site, by its number alone.
-pub(crate) fn is_frequent(number: usize) -> bool {
-    is_served(number) || table::of(number).is_some_and(|row| row.jumps)
-}
-
-/// The calls that the agent serves itself, and that need nothing of the interrupted program but its mask: actions, mask
-/// and mappings.
-fn is_served(number: usize) -> bool {
-    table::of(number).is_some_and(|row| matches!(row.by, By::Actions | By::Mask | By::Mapping))
-}
 
 /// Before the call.
 extern "C" fn before(thread: &mut Thread) -> i32 {
@@ -266,13 +223,13 @@ extern "C" fn before(thread: &mut Thread) -> i32 {
         let result = match number {
             SYS_rt_sigaction => Some(signals::set_action(thread, arguments)),
             SYS_rt_sigprocmask => set_mask(thread, arguments),
-            _ => crate::calls::memory_calls::serve(number, arguments),
+            _ => crate::mapping::memory_calls::serve(number, arguments),
         };
         let Some(result) = result else { return BY_STUB };
         thread.fast.result = result as i64;
         return SERVED;
     }
-    let Some(row) = crate::calls::dispatch::plain_row(number, arguments) else { return BY_STUB };
+    let Some(row) = crate::calls::plain::plain_row(number, arguments) else { return BY_STUB };
     engine_lock::follow_the_budget();
     (thread.was_asked, thread.remade) = (false, Remade::No);
     if !holding::prepare_plain(thread, row, arguments) {

@@ -28,7 +28,7 @@ use refault_store::noted;
 
 use crate::frame::{self, Context, register};
 use crate::memory::mappings::Mapping;
-use crate::patched::fast;
+use crate::patched::switch;
 use crate::thread::Thread;
 
 /// `syscall`.
@@ -221,7 +221,7 @@ fn set_flags(context: &mut Context, a: u64, b: u64, bits: u32) {
 /// Patches the library in which an address lies. The process has one thread beside the observer.
 fn patch_around(address: usize) {
     let Some([start, end, calls]) = library(address) else { return };
-    if fast::is_on() && calls.swap(TRIED, Ordering::Relaxed) < TRIED && fast::has_compacted_states() {
+    if switch::is_on() && calls.swap(TRIED, Ordering::Relaxed) < TRIED && switch::has_compacted_states() {
         // The observer copies with the library's functions: it waits, in the agent's own code.
         let _observer = crate::process::observer::stand_still();
         patch(start.load(Ordering::Relaxed), end.load(Ordering::Relaxed));
@@ -239,7 +239,7 @@ fn patch(start: usize, end: usize) {
         return;
     }
     let Some(stubs) = take_near(start, end, bytes) else { return };
-    write(stubs, &fast::entrance().to_le_bytes());
+    write(stubs, &entrance().to_le_bytes());
     for (index, &site) in sites.iter().enumerate() {
         let tail = tail_at(&code[site + CALL.len()..]).unwrap_or(TAILS[0]);
         write_stub(stubs, stubs + STUB * (index + 1), start + site, tail);
@@ -267,7 +267,7 @@ fn patch(start: usize, end: usize) {
     }
     // SAFETY: as it was.
     if unsafe { sys::call(SYS_mprotect, [start, end - start, 5, 0, 0, 0]) } != 0 {
-        crate::report::end(format_args!("the code of a library cannot be made executable again"));
+        crate::library::report::end(format_args!("the code of a library cannot be made executable again"));
     }
     BYTES.fetch_add(pages * PAGE + bytes, Ordering::Relaxed);
 }
@@ -280,7 +280,7 @@ fn frequent(code: &[u8]) -> Vec<usize> {
         if code[at] == CALL[0]
             && let Some(tail) = code[at..].strip_prefix(&CALL).and_then(tail_at)
         {
-            if number(&code[at.saturating_sub(BACK)..at]).is_some_and(fast::is_frequent) {
+            if number(&code[at.saturating_sub(BACK)..at]).is_some_and(switch::is_frequent) {
                 sites.push(at);
             }
             at += CALL.len() + tail.len();
@@ -383,4 +383,12 @@ fn write(to: usize, bytes: &[u8]) {
         // SAFETY: the caller has made the memory writable, and nobody reads it.
         unsafe { ((to + index) as *mut u8).write_volatile(*byte) };
     }
+}
+
+/// Where stubs jump to.
+fn entrance() -> usize {
+    unsafe extern "C" {
+        fn refault_fast();
+    }
+    refault_fast as *const () as usize
 }

@@ -4,6 +4,7 @@
 //! from there with its own stack pointer; so neither side relies on what the other does with the program's stack. A
 //! child with memory of its own returns from the handler as the parent does, with a userfaultfd of its own.
 
+use std::arch::global_asm;
 use std::mem::size_of;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,12 +17,12 @@ use refault_linux::uffd::Uffd;
 
 use crate::engine_lock::paging;
 use crate::frame::{self, Context, Frame, register};
-use crate::memory::area;
+use crate::library::report;
+use crate::memory::addresses::give_addresses_back;
 use crate::memory::heap;
 use crate::patched::fast;
 use crate::patched::sites;
-use crate::process::start::give_addresses_back;
-use crate::report;
+use crate::patched::switch;
 use crate::signals;
 use crate::thread::Thread;
 use crate::user_dispatch::dispatch_on;
@@ -236,8 +237,8 @@ fn fork(thread: &mut Thread, context: &mut Context, kind: Kind) -> isize {
         signals::clear(thread.actions());
         signals::clear_in_kernel();
     }
-    crate::process::start::owns_memory();
-    crate::calls::locks::forked(&mut paging);
+    crate::process::owner::owns_memory();
+    crate::mapping::locks::forked(&mut paging);
     crate::engine_lock::is_child();
     let old = paging.uffd().descriptor();
     let refusal = |error| match crate::files::descriptors::are_lacking(error) {
@@ -347,11 +348,11 @@ fn share(thread: &mut Thread, context: &mut Context, kind: &Kind) -> isize {
         if !is_alone {
             paging.before_sharing();
         }
-        crate::process::start::lends_memory();
+        crate::process::owner::lends_memory();
     }
     let pid = kind.call(place - 64, place);
     if !is_thread && (pid < 0 || flags & CLONE_VFORK != 0) {
-        crate::process::start::has_memory_back();
+        crate::process::owner::has_memory_back();
     }
     if pid < 0 || flags & CLONE_VFORK != 0 {
         // It never was, or has left this memory.
@@ -364,31 +365,34 @@ fn share(thread: &mut Thread, context: &mut Context, kind: &Kind) -> isize {
     pid
 }
 
-/// Bytes of the stack of the agent's own thread.
-const OWN_STACK: usize = 256 << 10;
-
-/// Starts [`crate::process::observer::run`] in a thread that the program does not know of.
-///
-/// # Errors
-/// The kernel's number.
-pub(crate) fn start_own_thread() -> Result<(), isize> {
-    let stack = area::take(OWN_STACK);
-    if stack == 0 {
-        return Err(-12);
-    }
-    // CLONE_VM, FS, FILES, SIGHAND, THREAD and SYSVSEM.
-    let flags = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000;
-    let top = stack + OWN_STACK - 64;
-    // SAFETY: a thread on a stack of its own, with every signal blocked.
-    let thread =
-        crate::process::observer::without_signals(|| unsafe { frame::refault_clone(56, flags, top, 0, 0, 0, 0) });
-    if thread < 0 {
-        // SAFETY: nobody runs on it.
-        unsafe { area::give_back(stack, OWN_STACK) };
-        return Err(thread);
-    }
-    Ok(())
-}
+global_asm!(
+    ".text",
+    ".globl refault_clone",
+    ".hidden refault_clone",
+    // refault_clone(number, a, b, c, d, e, child, child_stack): the child begins in refault_child(child) on its stack.
+    "refault_clone:",
+    "  push %r12",
+    "  push %r13",
+    "  mov 24(%rsp), %r12",
+    "  mov %rdi, %rax",
+    "  mov %rsi, %rdi",
+    "  mov %rdx, %rsi",
+    "  mov %rcx, %rdx",
+    "  mov %r8, %r10",
+    "  mov %r9, %r8",
+    "  syscall",
+    "  test %rax, %rax",
+    "  jz 1f",
+    "  pop %r13",
+    "  pop %r12",
+    "  ret",
+    "1: mov %r12, %rdi",
+    "  xor %ebp, %ebp",
+    "  call {child}",
+    "  ud2",
+    child = sym child,
+    options(att_syntax)
+);
 
 /// Where a child that shares memory begins, with all signals blocked; without a birth, the agent's own thread.
 pub(crate) extern "C" fn child(birth: *const Birth) -> ! {
@@ -401,7 +405,7 @@ pub(crate) extern "C" fn child(birth: *const Birth) -> ! {
         if (*birth).clears_actions {
             signals::clear_in_kernel();
         }
-        if fast::is_on() {
+        if switch::is_on() {
             fast::install(&*(*birth).thread);
         }
         dispatch_on();
@@ -413,7 +417,7 @@ pub(crate) extern "C" fn child(birth: *const Birth) -> ! {
 pub(crate) fn end_thread(thread: &mut Thread, status: usize) -> ! {
     if crate::process::observer::runs() && thread.is_last() {
         // The agent's thread would go on without the program.
-        crate::process::start::finish();
+        crate::process::end::finish();
         // SAFETY: ends the process.
         unsafe { sys::call(SYS_exit_group, [status, 0, 0, 0, 0, 0]) };
     }

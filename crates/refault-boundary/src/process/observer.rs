@@ -29,8 +29,8 @@ use serde::Serialize;
 
 use crate::engine_lock::paging;
 use crate::files::descriptors;
-use crate::process::clone;
-use crate::report;
+use crate::library::report;
+use crate::memory::area;
 
 /// First word of a piece.
 const MARK: u64 = u64::from_le_bytes(*b"rfrecord");
@@ -138,7 +138,7 @@ pub(crate) fn runs() -> bool {
 
 fn start() -> Result<(), String> {
     RUNS.store(true, Ordering::Relaxed);
-    clone::start_own_thread().map_err(|error| format!("a thread cannot be made (error {})", -error))
+    start_own_thread().map_err(|error| format!("a thread cannot be made (error {})", -error))
 }
 
 /// What the agent's thread does.
@@ -415,4 +415,29 @@ pub(crate) fn without_signals<T>(work: impl FnOnce() -> T) -> T {
         sys::call(SYS_rt_sigprocmask, [2, &raw const before as usize, 0, 8, 0, 0]);
         result
     }
+}
+
+/// Bytes of the stack of the agent's own thread.
+const OWN_STACK: usize = 256 << 10;
+
+/// Starts [`run`] in a thread that the program does not know of.
+///
+/// # Errors
+/// The kernel's number.
+fn start_own_thread() -> Result<(), isize> {
+    let stack = area::take(OWN_STACK);
+    if stack == 0 {
+        return Err(-12);
+    }
+    // CLONE_VM, FS, FILES, SIGHAND, THREAD and SYSVSEM.
+    let flags = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000;
+    let top = stack + OWN_STACK - 64;
+    // SAFETY: a thread on a stack of its own, with every signal blocked.
+    let thread = without_signals(|| unsafe { crate::frame::refault_clone(56, flags, top, 0, 0, 0, 0) });
+    if thread < 0 {
+        // SAFETY: nobody runs on it.
+        unsafe { area::give_back(stack, OWN_STACK) };
+        return Err(thread);
+    }
+    Ok(())
 }

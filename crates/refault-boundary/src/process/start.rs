@@ -2,9 +2,9 @@
 
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
-use refault_linux::calls::{SYS_close, SYS_getrlimit, SYS_mmap, SYS_open, SYS_openat};
+use refault_linux::calls::{SYS_close, SYS_mmap, SYS_open, SYS_openat};
 use refault_linux::uffd::Uffd;
 use refault_linux::{proc, sys};
 use refault_paging::settings::AgentSettings;
@@ -12,10 +12,12 @@ use refault_paging::stores::{Files, Stores};
 use refault_paging::{Account, Attributes, Engine, EngineOptions, Shared};
 use refault_store::noted;
 
-use crate::calls::memory_calls;
 use crate::engine_lock;
 use crate::files::descriptors;
 use crate::files::memory_files;
+use crate::library::report;
+use crate::mapping::memory_calls;
+use crate::memory::addresses::{addresses_for_own, addresses_for_pool};
 use crate::memory::area;
 use crate::memory::heap;
 use crate::memory::mappings;
@@ -23,9 +25,10 @@ use crate::memory::mappings::Mapping;
 use crate::memory::seen;
 use crate::patched::fast;
 use crate::patched::sites;
+use crate::patched::switch;
 use crate::process::execution;
 use crate::process::observer;
-use crate::report;
+use crate::process::owner::{borrows_memory, has_borrowers, owns_memory};
 use crate::signals;
 use crate::signals::sets::Actions;
 use crate::thread::Thread;
@@ -98,9 +101,9 @@ pub(crate) fn begin(settings: &AgentSettings) -> Result<(), String> {
     if is_fast {
         sites::remember(&maps, (start, end));
         fast::install(thread);
-        fast::turn_on();
+        switch::turn_on();
     }
-    signals::install(actions);
+    signals::install(actions, crate::entry::on_signal as *const () as usize);
     observer::begin(settings)?;
     mappings::remember(&maps, start);
     memory_files::look_at_inherited();
@@ -137,51 +140,6 @@ fn manage_reserved(maps: &[Mapping<'_>]) {
     }
 }
 
-/// More addresses than there are.
-const UNLIMITED: u64 = 1 << 47;
-const RLIMIT_DATA: usize = 2;
-const RLIMIT_AS: usize = 9;
-
-/// Bytes of addresses for the compressed pool under a budget. It never takes more memory than that, but the budget may be
-/// raised; where addresses are limited, twice what it is now has to do.
-fn addresses_for_pool(memory: u64) -> u64 {
-    match addresses() {
-        UNLIMITED.. => (memory * 8).max(1 << 30),
-        limited => (memory * 2).min(limited / 4),
-    }
-}
-
-/// Bytes of addresses for the agent's own memory under a budget. Its tables take some 64 for 4096 that the program maps, and
-/// those of a file up to an eighth of the budget.
-fn addresses_for_own(memory: u64) -> usize {
-    match addresses() {
-        UNLIMITED.. => (1 << 30) + memory as usize / 2,
-        limited => (limited / 16) as usize,
-    }
-}
-
-/// The program, or its parent, may have limited its addresses since it began, and a mapping was refused: what the compressed
-/// pool and the agent have reserved beyond what they need, and never used, is for the program. Whether that was any.
-pub(crate) fn give_addresses_back(paging: &mut Engine) -> bool {
-    addresses() < UNLIMITED && {
-        let memory = paging.account().tree_limit() * 4096;
-        let own = area::give_addresses_back(addresses_for_own(memory));
-        let keep = addresses_for_pool(memory);
-        paging.give_addresses_back(keep) || own
-    }
-}
-
-/// Bytes of addresses that this process may have: those for the compressed pool count, used or not.
-fn addresses() -> u64 {
-    let limit = |which: usize| {
-        let mut limit = [u64::MAX; 2];
-        // SAFETY: getrlimit writes two words.
-        unsafe { sys::call(SYS_getrlimit, [which, limit.as_mut_ptr() as usize, 0, 0, 0, 0]) };
-        limit[0]
-    };
-    limit(RLIMIT_DATA).min(limit(RLIMIT_AS))
-}
-
 /// Bytes of this library's data that are private to a process, and of what the program had before it was taken over.
 const FIXED: usize = 192 << 10;
 
@@ -193,34 +151,6 @@ fn own_bytes() -> usize {
 /// Those of them, and of the stores' tables, that were ever touched. Cost: a walk through the page tables.
 fn touched_bytes() -> usize {
     FIXED + area::touched() + sites::bytes()
-}
-
-/// The process whose memory this is.
-static OWNER: AtomicI32 = AtomicI32::new(0);
-
-/// Children that share this memory and have descriptors of their own.
-static BORROWERS: AtomicU32 = AtomicU32::new(0);
-
-/// A forked child has memory of its own.
-pub(crate) fn owns_memory() {
-    OWNER.store(sys::process_id(), Ordering::Relaxed);
-    BORROWERS.store(0, Ordering::Relaxed);
-}
-
-/// A child is about to share this memory; under the engine's lock. It knows the descriptors that there are now, and must be
-/// able to read what is stored, so no file is opened until [`has_memory_back`].
-pub(crate) fn lends_memory() {
-    BORROWERS.fetch_add(1, Ordering::Relaxed);
-}
-
-/// A child that shared this memory has left it.
-pub(crate) fn has_memory_back() {
-    BORROWERS.fetch_sub(1, Ordering::Relaxed);
-}
-
-/// Whether this process has descriptors beside those of the memory's owner.
-fn borrows_memory() -> bool {
-    sys::process_id() != OWNER.load(Ordering::Relaxed)
 }
 
 /// Where the files are made: open from the start, so that a program may change its user or root.
@@ -248,7 +178,7 @@ impl Files for Directory {
 
     fn create(&mut self) -> Option<i32> {
         // A child that shares memory has descriptors of its own: what it opens, its parent has not, and the other way round.
-        if borrows_memory() || BORROWERS.load(Ordering::Relaxed) > 0 {
+        if borrows_memory() || has_borrowers() {
             return None;
         }
         // With direct I/O, so that no page of it stays in memory: O_TMPFILE | O_DIRECT | O_CLOEXEC | O_RDWR; without,
@@ -282,15 +212,6 @@ fn segment(settings: &AgentSettings) -> Result<*const Shared, &'static str> {
     // SAFETY: as above.
     unsafe { &*shared }.is_in_this_namespace();
     Ok(shared)
-}
-
-/// The program ends: what it counted stays in the segment.
-pub(crate) fn finish() {
-    observer::finish();
-    let mut paging = engine_lock::paging();
-    paging.publish();
-    let statistics = *paging.statistics();
-    paging.account().leave(&statistics);
 }
 
 /// Whether somebody traces this process: each of the agent's signals would stop it.

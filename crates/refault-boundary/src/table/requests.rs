@@ -316,7 +316,7 @@ pub(super) fn mount_option([_, command, key, value, bytes, _]: &[usize; 6], visi
 
 /// `process_vm_readv` and `process_vm_writev`: the other side too, where it is this memory.
 pub(super) fn memory_of_process([process, _, _, parts, count, _]: &[usize; 6], visit: Visit) {
-    if crate::calls::advice::has_this_memory(*process as i32) {
+    if crate::mapping::advice::has_this_memory(*process as i32) {
         vectors(*parts, *count, true, visit);
     } else {
         visit((*parts, (*count).min(super::MAX_VECTORS) * 2 * WORD, false));

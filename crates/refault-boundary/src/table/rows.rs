@@ -10,7 +10,7 @@ use super::Bytes::*;
 use super::Memory::{MaskByPair, MaskMeanwhile, Message, Messages, Milliseconds, Reads, Request, Sleep};
 use super::Memory::{Text, Vectors, Wait, Writes};
 use super::Twice::*;
-use super::{Row, devices, programs, requests, row};
+use super::{NAME, Row, devices, programs, requests, row};
 
 const STAT: usize = 144;
 const STATFS: usize = 120;
@@ -29,8 +29,6 @@ const SIGNAL_INFO: usize = 128;
 const POLL: usize = 8;
 const EVENT: usize = 12;
 const EVENTS: super::Bytes = Times(2, EVENT);
-/// An address of a socket at most.
-pub(super) const NAME: usize = 128;
 /// Messages of System V and of POSIX, attributes of files, and modules: beyond it the kernel refuses.
 const VALUE: usize = 1 << 17;
 /// A structure of System V objects.

@@ -1,10 +1,11 @@
 //! `sendmmsg` in pieces.
 
-use super::{ALWAYS_WHOLE, Header, MSG_NOSIGNAL, SENDMMSG, goes_on, has_timeout, most_held, opened};
+use super::{Header, MSG_NOSIGNAL, SENDMMSG, goes_on, has_timeout, most_held, opened};
 use super::{Kind, Message, Progress, Way, bytes_of_message, bytes_taken, is_forbidden, make_piece, read_vectors};
 use crate::engine_lock;
 use crate::files::opened::SENDS;
 use crate::frame::{self, Context};
+use crate::mapping::managed::ALWAYS_WHOLE;
 use crate::thread::Thread;
 
 /// Messages of one call.

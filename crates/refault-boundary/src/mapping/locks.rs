@@ -14,8 +14,8 @@ use refault_linux::sys;
 
 use refault_paging::{Attributes, Engine, PAGE};
 
-use crate::calls::memory_calls::make;
 use crate::engine_lock::paging;
+use crate::mapping::managed::make;
 use crate::memory::mappings;
 
 const MLOCK: usize = 149;

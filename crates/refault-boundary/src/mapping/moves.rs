@@ -18,10 +18,10 @@ use refault_linux::proc::Span;
 use refault_linux::sys;
 use refault_paging::{Attributes, PAGE};
 
-use crate::calls::memory_calls::{make, pages};
 use crate::engine_lock::{Paging, paging};
+use crate::mapping::managed::{make, pages};
+use crate::memory::addresses::give_addresses_back;
 use crate::memory::seen;
-use crate::process::start::give_addresses_back;
 
 const MREMAP: usize = 25;
 const MAYMOVE: usize = 1;

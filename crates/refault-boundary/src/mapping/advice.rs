@@ -16,9 +16,9 @@ use refault_linux::{proc, sys};
 use refault_paging::PAGE;
 
 use crate::calls::make::plain;
-use crate::calls::memory_calls::{bring_in, make, pages};
 use crate::engine_lock::{Paging, paging};
 use crate::frame;
+use crate::mapping::managed::{bring_in, make, pages};
 
 /// Of a huge page.
 const HUGE: usize = 2 << 20;

@@ -9,14 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use refault_linux::advice::{MADV_POPULATE_READ, MADV_POPULATE_WRITE};
 use refault_linux::calls::{SYS_brk, SYS_madvise, SYS_mmap, SYS_mprotect, SYS_munmap, SYS_pkey_mprotect, SYS_shmat};
 use refault_linux::mappings::Mappings;
-use refault_linux::sys;
 use refault_paging::{Attributes, PAGE};
 
-use crate::calls::locks;
 use crate::engine_lock::{Paging, paging};
-use crate::files::pieces::ALWAYS_WHOLE;
+use crate::mapping::locks;
+use crate::mapping::managed::{bring_in, make, pages};
+use crate::memory::addresses::give_addresses_back;
 use crate::memory::seen;
-use crate::process::start::give_addresses_back;
 
 const MAP_SHARED: usize = 1;
 const MAP_ANONYMOUS: usize = 0x20;
@@ -29,9 +28,6 @@ const PROT_READ: usize = 1;
 const PROT_WRITE: usize = 2;
 const PROT_EXEC: usize = 4;
 const ENOMEM: isize = -12;
-/// What is populated is brought in so many bytes at a time.
-const PIECE: usize = 1 << 20;
-
 /// What is readable is executable, by the process's personality.
 static READ_IMPLIES_EXEC: AtomicBool = AtomicBool::new(false);
 
@@ -59,15 +55,6 @@ fn is_executable(protection: usize) -> bool {
     protection & PROT_EXEC != 0 || protection & PROT_READ != 0 && READ_IMPLIES_EXEC.load(Ordering::Relaxed)
 }
 
-pub(crate) fn make(number: usize, arguments: [usize; 6]) -> isize {
-    // SAFETY: the program's own call.
-    unsafe { sys::call(number, arguments) }
-}
-
-pub(crate) fn pages(bytes: usize) -> usize {
-    bytes.saturating_add(PAGE - 1) & !(PAGE - 1)
-}
-
 /// The calls that need nothing but their arguments. `None`: it is none of them.
 pub(crate) fn serve(number: usize, arguments: [usize; 6]) -> Option<isize> {
     Some(match number {
@@ -75,7 +62,7 @@ pub(crate) fn serve(number: usize, arguments: [usize; 6]) -> Option<isize> {
         SYS_mprotect | SYS_pkey_mprotect => protect(number, arguments),
         SYS_munmap => unmap(arguments),
         SYS_brk => set_break(arguments),
-        SYS_madvise => crate::calls::advice::advise(arguments),
+        SYS_madvise => crate::mapping::advice::advise(arguments),
         SYS_shmat => attach(arguments),
         _ => return None,
     })
@@ -213,43 +200,4 @@ fn before_hole(paging: &Paging, start: usize, end: usize) -> Option<usize> {
         at = to;
     }
     (!is_mapped(at, end)).then_some(at)
-}
-
-/// Brings a range in, a piece at a time, and does something with each until that fails.
-pub(crate) fn bring_in(
-    paging: &mut Paging,
-    start: usize,
-    bytes: usize,
-    write: bool,
-    with: impl Fn(usize, usize) -> isize,
-) -> isize {
-    for at in (start..start + bytes).step_by(PIECE) {
-        let piece = (start + bytes - at).min(PIECE);
-        paging.hold(at, piece, write);
-        let error = with(at, piece);
-        paging.release(at, piece);
-        if error < 0 {
-            return error;
-        }
-    }
-    0
-}
-
-/// Bytes that a call holds at once at most: a quarter of the budget, or half of what this process can keep in memory now, if
-/// others leave it less. With more than it can keep, the pages that a call needs would go for each other's sake, and one that
-/// is made again after each signal would never have all of them.
-pub(crate) fn most_held() -> usize {
-    let can_keep = paging().can_keep() * PAGE;
-    quarter_of_budget().min(can_keep / 2).max(ALWAYS_WHOLE) & !(PAGE - 1)
-}
-
-/// What a call holds at once at most where nobody else takes memory, in bytes.
-pub(crate) fn quarter_of_budget() -> usize {
-    let limit = paging().account().tree_limit() as usize * PAGE;
-    (limit / 4).clamp(ALWAYS_WHOLE, 16 << 20) & !(PAGE - 1)
-}
-
-/// Whether any of the program's memory there is managed.
-pub(crate) fn is_managed(start: usize, bytes: usize) -> bool {
-    paging().manages(start, bytes)
 }
