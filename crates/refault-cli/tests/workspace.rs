@@ -180,7 +180,6 @@ fn may_only_fall(what: &str, found: &BTreeMap<String, usize>, listed: &[(&str, u
 /// Files that import each other in circles of more than two, per crate that has any.
 const CIRCLES: &[(&str, usize)] = &[
     ("refault-bench", 11),
-    ("refault-boundary", 35),
     ("refault-cli", 28),
     ("refault-core", 21),
     ("refault-lab", 3),
@@ -213,7 +212,6 @@ const MAX_FILES: usize = 12;
 /// Folders that hold more.
 const LARGE_FOLDERS: &[(&str, usize)] = &[
     ("refault-bench", 18),
-    ("refault-boundary", 16),
     ("refault-cli", 32),
     ("refault-cli/run", 19),
     ("refault-core", 22),
