@@ -16,7 +16,7 @@ static ENGINE: Lock<Option<Box<Engine>>> = Lock::new(None);
 static SHARED: AtomicPtr<Shared> = AtomicPtr::new(std::ptr::null_mut());
 /// The budget when it was last looked at, in pages.
 static SEEN_LIMIT: AtomicU64 = AtomicU64::new(0);
-/// When somebody of the tree lacked memory, as it was last looked at.
+/// `Shared::lacking` as this process last acted on it.
 static SEEN_LACKING: AtomicU64 = AtomicU64::new(0);
 /// See [`is_child`].
 static IS_CHILD: AtomicBool = AtomicBool::new(false);

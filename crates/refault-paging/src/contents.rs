@@ -154,7 +154,7 @@ impl Contents {
         self.stores.read(slot, page, &mut self.scratch).is_ok()
     }
 
-    /// Whether copies of pages take little beside what is compressed, when so many pages are in memory.
+    /// Whether copies of pages take little beside what is compressed, with this many pages in memory.
     pub(crate) fn is_mostly_compressed(&self, in_memory: usize) -> bool {
         in_memory * COPY_SHARE < self.stores.compressed() as usize
     }
@@ -239,7 +239,7 @@ impl Contents {
         self.stores.compress_hard_from(bytes);
     }
 
-    /// One step towards a pool of so many bytes, compressed loosely and in all. Whether anything was done.
+    /// One step towards a pool of `loose` bytes compressed loosely and `all` in all. Whether anything was done.
     pub(crate) fn demote(&mut self, loose: u64, all: u64, pages: &mut Pages) -> bool {
         let mut holders = Known { pages, copies: &mut self.copies };
         self.stores.tidy(&holders);
@@ -251,7 +251,7 @@ impl Contents {
         (address / PAGE).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59 == 0
     }
 
-    /// Follows a page from now on, when so many have been stored.
+    /// Follows a page from now on; `stored` pages have been stored.
     pub(crate) fn follow(&mut self, address: usize, stored: u64) {
         if self.followed.len() == MAX_FOLLOWED {
             self.followed.clear();

@@ -40,7 +40,7 @@ impl Counts {
         self.statistics.faults += 1;
     }
 
-    /// It was served in so many nanoseconds. `again`: its page had contents. Whether it is time to make more known.
+    /// It was served in this time. `again`: its page had contents. Whether it is time to make more known.
     pub(crate) fn served(&mut self, nanoseconds: u64, again: bool, now: u64) -> bool {
         self.statistics.waited += nanoseconds;
         if again {
@@ -63,7 +63,7 @@ impl Counts {
         self.statistics.rescued += 1;
     }
 
-    /// Pages came back from a store, of which so many were not asked for.
+    /// Pages came back from a store, `along` of them without being asked for.
     pub(crate) fn read_back(&mut self, pages: usize, along: usize) {
         self.statistics.read_back += pages as u64;
         self.statistics.prefetched += along as u64;

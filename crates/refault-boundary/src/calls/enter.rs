@@ -14,10 +14,10 @@ use crate::signals;
 use crate::thread::Thread;
 use crate::user_dispatch;
 
-/// A call of the program's that the kernel has taken for made although nobody made it: the thread is put back before it.
+/// A lost call: the kernel has taken it for made and did not make it. The thread is put back before it.
 ///
 /// The kernel says by SIGSYS that a call has come. It keeps one signal of a number pending per thread: where another
-/// SIGSYS, of whoever sent one to this thread, is pending but not delivered yet, the call's own is dropped. The program
+/// SIGSYS, whichever process sent it, is pending but not delivered yet, the call's own is dropped. The program
 /// would go on behind its call with the call's number for a result. Such a call is known by what the instruction leaves
 /// in two registers, which [`enter`] changes in each call that comes to it.
 pub(crate) fn find_lost(thread: &Thread, context: &mut Context) {

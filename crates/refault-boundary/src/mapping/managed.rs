@@ -7,7 +7,7 @@ use crate::engine_lock::{Paging, paging};
 
 /// Buffers that are always held whole.
 pub(crate) const ALWAYS_WHOLE: usize = 64 << 10;
-/// What is populated is brought in so many bytes at a time.
+/// Bytes of a populated range that are brought in at a time.
 const PIECE: usize = 1 << 20;
 
 pub(crate) fn make(number: usize, arguments: [usize; 6]) -> isize {
@@ -47,7 +47,7 @@ pub(crate) fn most_held() -> usize {
     quarter_of_budget().min(can_keep / 2).max(ALWAYS_WHOLE) & !(PAGE - 1)
 }
 
-/// What a call holds at once at most where nobody else takes memory, in bytes.
+/// Bytes that a call holds at once at most where no other process takes memory.
 pub(crate) fn quarter_of_budget() -> usize {
     let limit = paging().account().tree_limit() as usize * PAGE;
     (limit / 4).clamp(ALWAYS_WHOLE, 16 << 20) & !(PAGE - 1)

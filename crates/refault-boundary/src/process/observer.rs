@@ -435,7 +435,7 @@ fn start_own_thread() -> Result<(), isize> {
     // SAFETY: a thread on a stack of its own, with every signal blocked.
     let thread = without_signals(|| unsafe { crate::frame::refault_clone(56, flags, top, 0, 0, 0, 0) });
     if thread < 0 {
-        // SAFETY: nobody runs on it.
+        // SAFETY: no thread runs on it.
         unsafe { area::give_back(stack, OWN_STACK) };
         return Err(thread);
     }

@@ -22,7 +22,7 @@ pub(crate) struct Buffers {
     mapping: (*mut libc::c_void, usize),
     base: *mut Page,
     pub(crate) pins: Pins,
-    /// Pages that were read ahead and that nobody has read ([`crate::engine::pins::UNREAD`]).
+    /// Pages that were read ahead and not read since ([`crate::engine::pins::UNREAD`]).
     pub(crate) unread: AtomicU32,
     /// Where the huge page begins of which a frame went last, in bytes.
     split: AtomicUsize,

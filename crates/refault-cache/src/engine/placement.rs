@@ -6,7 +6,7 @@
 //! scattered, others are moved out of their way. What came in together goes at about the same time as a rule, so its
 //! frames still lie together when the next window gets them.
 //!
-//! Invariant: a page is moved only if nobody reads or writes its frame ([`crate::engine::pages::Pages::relocate`]). Cost: a sort per
+//! Invariant: a page is moved only if no thread reads or writes its frame ([`crate::engine::pages::Pages::relocate`]). Cost: a sort per
 //! window, and at most [`MAX_MOVED`] copies of a page.
 
 use refault_core::PageId;

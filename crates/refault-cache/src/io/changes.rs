@@ -1,8 +1,8 @@
 //! Changes of a file by others, told from the cache's own by its times and length (statx).
 //!
 //! The file is looked at when it is opened, before and after each write of the cache's, and on demand
-//! ([`crate::CachedFile::reload_if_changed`]). What differs where no write of the cache's lies between was done by somebody
-//! else. Limits: the kernel's clock for times steps by some milliseconds, so a change within a step of the cache's own
+//! ([`crate::CachedFile::reload_if_changed`]). What differs where no write of the cache's lies between was done by
+//! another program. Limits: the kernel's clock for times steps by some milliseconds, so a change within a step of the cache's own
 //! write, or at the same time, is not noticed; nor is one through a mapping before the kernel writes its pages.
 //!
 //! Invariants: own writes hold `own` shared, looking holds it alone. Cost: two statx per write to the device.

@@ -165,7 +165,7 @@ impl Engine {
         self.demote_to(share(MAX_LOOSE_SHARE), share(MAX_POOL_SHARE))
     }
 
-    /// One step towards a pool of so many bytes, compressed loosely and in all.
+    /// One step towards a pool of `loose` bytes compressed loosely and `all` in all.
     fn demote_to(&mut self, loose: u64, all: u64) -> bool {
         if self.resident_only {
             return false;

@@ -139,7 +139,7 @@ impl Engine {
         Outcome::Served
     }
 
-    /// The page of an id is in memory at another address from now on, where it belongs to nobody yet. False if it could
+    /// The page of an id is in memory at another address from now on, where no page is yet. False if it could
     /// not be moved there.
     pub(crate) fn move_from_mirror(&mut self, page: PageId, to: usize) -> bool {
         let Some(aside) = &self.aside else { return false };

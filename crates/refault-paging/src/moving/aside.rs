@@ -22,7 +22,7 @@ use refault_linux::sys;
 const MIRROR_BYTES: usize = 256 << 30;
 /// Touches of a sample that are kept until the next look: of a program that faults all the time more would be the same.
 const MAX_NOTED: usize = 1 << 16;
-/// Pages that could not be moved are tried again every so many looks.
+/// Pages that could not be moved are tried again after this many looks.
 const RETRY_EVERY: u64 = 8;
 
 /// Touches that one fault brings along at most.
@@ -117,7 +117,7 @@ impl Aside {
         unsafe { sys::discard(self.place(page), PAGE) };
     }
 
-    /// Whether touches of the page at an address are noted, where so many are noted already.
+    /// Whether touches of the page at an address are noted, where `noted` are noted already.
     fn is_noted(&self, address: usize, noted: usize) -> bool {
         let page = (address / PAGE) as u64;
         // Fibonacci hashing: the high bits of a product are scattered.
@@ -175,7 +175,7 @@ impl Aside {
         self.stuck.extend(stuck);
     }
 
-    /// A page that was aside was touched, which took so many nanoseconds.
+    /// A page that was aside was touched, and served in this time.
     pub(crate) fn served(&mut self, nanoseconds: u64) {
         self.taken_back += 1;
         self.waited += nanoseconds;

@@ -66,7 +66,7 @@ impl SharedPages {
         sys::now().saturating_sub(self.looked) >= LOOK_AGAIN
     }
 
-    /// So many are, as a look has found just now.
+    /// A look has just found this many shared.
     pub(crate) fn has_looked(&mut self, pages: usize) {
         (self.pages, self.looked) = (pages, sys::now());
     }
