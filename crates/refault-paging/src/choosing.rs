@@ -148,3 +148,118 @@ impl Choosing {
         self.policy.metadata_bytes()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::PAGE;
+    use crate::page::Pages;
+    use crate::page::ranges::Attributes;
+    use crate::page::table::State;
+
+    const START: usize = 1 << 30;
+    const PAGES: usize = 150;
+
+    /// What happens.
+    #[derive(Clone, Debug)]
+    enum Event {
+        ComeIn(usize),
+        Free(usize),
+        Hold(usize),
+        Choose(usize),
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        prop_oneof![
+            5 => (0..PAGES).prop_map(Event::ComeIn),
+            1 => (0..PAGES).prop_map(Event::Free),
+            1 => (0..PAGES).prop_map(Event::Hold),
+            1 => (1..40usize).prop_map(Event::Choose),
+        ]
+    }
+
+    /// Policies that need not hear of each access.
+    fn names() -> Vec<&'static str> {
+        let all = ["fifo", "clock", "sieve", "s3fifo", "mglru", "mglru{cyclic=yes}", "adaptive-mapped{cyclic=yes}"];
+        let names: Vec<_> = all.into_iter().filter(|name| Choosing::new((*name).to_owned()).is_ok()).collect();
+        assert!(names.len() >= 4, "{names:?}");
+        names
+    }
+
+    /// Takes what is chosen out of memory, beside the model, whose pages are in memory, held or not.
+    fn choose(wanted: usize, choosing: &mut Choosing, pages: &mut Pages, model: &mut BTreeMap<usize, bool>) -> usize {
+        let mut chosen = choosing.begin();
+        choosing.choose(wanted, pages.table(), &mut chosen);
+        for (id, shadow) in &chosen {
+            let page = (pages.address(*id) - START) / PAGE;
+            assert_eq!(model.remove(&page), Some(false), "page {page} is in memory, held by no call, and chosen once");
+            pages.set(*id, State::Parked(0), *shadow);
+        }
+        let many = chosen.len();
+        choosing.end(chosen);
+        many
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        /// Beside a map of what is in memory: under any policy what is chosen is there, free and named once, and all of it is
+        /// chosen in the end.
+        #[test]
+        fn what_is_chosen_is_in_memory_free_and_named_once(
+            name in proptest::sample::select(names()),
+            events in proptest::collection::vec(event(), 1..400),
+        ) {
+            let mut choosing = Choosing::new(name.to_owned()).expect("a policy");
+            let mut pages = Pages::default();
+            pages.insert(START, START + PAGES * PAGE, Attributes { protection: 3, ..Attributes::default() });
+            choosing.set_capacity(PAGES);
+            let mut model: BTreeMap<usize, bool> = BTreeMap::new();
+            for event in events {
+                match event {
+                    Event::ComeIn(page) if !model.contains_key(&page) => {
+                        let (id, grown) = pages.make(START + page * PAGE);
+                        grown.into_iter().for_each(|ids| choosing.knows(ids));
+                        let entry = pages.entry(id);
+                        let shadow = matches!(entry.state(), State::Parked(_)).then(|| entry.shadow());
+                        pages.came_in(id);
+                        choosing.admit(id, shadow, pages.table());
+                        model.insert(page, false);
+                    }
+                    Event::Free(page) if model.contains_key(&page) => {
+                        let (id, _) = pages.find(START + page * PAGE).expect("the model has it");
+                        choosing.freed(id);
+                        pages.set(id, State::Untouched, Shadow::NONE);
+                        model.remove(&page);
+                    }
+                    Event::Hold(page) => {
+                        if let Some(held) = model.get_mut(&page) {
+                            let (id, _) = pages.find(START + page * PAGE).expect("the model has it");
+                            pages.hold(id, if *held { -1 } else { 1 });
+                            *held = !*held;
+                        }
+                    }
+                    Event::Choose(wanted) => drop(choose(wanted, &mut choosing, &mut pages, &mut model)),
+                    _ => {}
+                }
+            }
+            for (page, held) in &mut model {
+                if std::mem::take(held) {
+                    let (id, _) = pages.find(START + page * PAGE).expect("the model has it");
+                    pages.hold(id, -1);
+                }
+            }
+            let mut fruitless = 0;
+            while !model.is_empty() && fruitless < 64 {
+                let many = choose(32, &mut choosing, &mut pages, &mut model);
+                fruitless = if many == 0 { fruitless + 1 } else { 0 };
+            }
+            prop_assert!(model.is_empty(), "{name}: {model:?} stay for ever");
+            prop_assert_eq!(pages.in_memory(), 0);
+        }
+    }
+}

@@ -278,8 +278,8 @@ mod tests {
                         let last = (first + many).min(PAGES);
                         pages.change(at(first), at(last), |attributes| attributes.lock(locked));
                         pages.lock(at(first), at(last), locked);
-                        for page in first..last {
-                            if let Some(range) = &mut locked_ranges[page] {
+                        for (page, range) in locked_ranges.iter_mut().enumerate().take(last).skip(first) {
+                            if let Some(range) = range {
                                 *range = locked;
                                 if let Some(slow) = model.get_mut(&page).filter(|it| it.state == State::Resident) {
                                     slow.locked = locked;
@@ -326,10 +326,10 @@ mod tests {
                 let managed = locked_ranges.iter().filter(|range| range.is_some()).count();
                 prop_assert_eq!(pages.managed_bytes(), managed * PAGE);
             }
-            for page in 0..PAGES {
+            for (page, range) in locked_ranges.iter().enumerate() {
                 let slow = model.get(&page).copied();
                 prop_assert_eq!(pages.state(at(page)), slow.map_or(State::Untouched, |slow| slow.state));
-                prop_assert_eq!(pages.range(at(page)).is_some(), locked_ranges[page].is_some());
+                prop_assert_eq!(pages.range(at(page)).is_some(), range.is_some());
                 if let Some(slow) = slow.filter(|slow| slow.state == State::Resident) {
                     let (id, entry) = pages.find(at(page)).expect("the model has it");
                     prop_assert_eq!((pages.address(id), entry.holds()), (at(page), slow.holds));

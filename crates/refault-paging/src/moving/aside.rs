@@ -207,7 +207,7 @@ mod tests {
                 }
                 let mut told = Vec::new();
                 let pages = aside.begin_look(&mut told);
-                let expected: Vec<usize> = touches.iter().map(|(page, write)| page * PAGE | usize::from(*write)).collect();
+                let expected: Vec<usize> = touches.iter().map(|(page, write)| page * PAGE + usize::from(*write)).collect();
                 prop_assert_eq!(told, expected);
                 let mut due: Vec<usize> = touches.iter().map(|(page, _)| page * PAGE).collect();
                 if (number as u64 + 1).is_multiple_of(RETRY_EVERY) {
@@ -215,7 +215,7 @@ mod tests {
                 }
                 prop_assert_eq!(&pages, &due);
                 // Every third cannot go.
-                let stuck: Vec<usize> = pages.into_iter().filter(|page| page / PAGE % 3 == 0).collect();
+                let stuck: Vec<usize> = pages.into_iter().filter(|page| (page / PAGE).is_multiple_of(3)).collect();
                 waiting.extend(&stuck);
                 aside.end_look(stuck.into_iter());
             }

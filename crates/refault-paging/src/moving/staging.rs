@@ -270,7 +270,158 @@ impl Staging {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// What happens to the area.
+    #[derive(Clone, Debug)]
+    enum Event {
+        Fill,
+        /// The page at this place of those that wait leaves so.
+        Leave(usize, Left),
+        TakeBack(usize, bool),
+        Share,
+        Spend,
+        DropSpares,
+        DropHusks,
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Left {
+        Moved,
+        Copied,
+        Stored,
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        let left = proptest::sample::select(vec![Left::Moved, Left::Copied, Left::Stored]);
+        prop_oneof![
+            6 => Just(Event::Fill),
+            4 => (any::<usize>(), left).prop_map(|(at, left)| Event::Leave(at, left)),
+            2 => (1..8usize, any::<bool>()).prop_map(|(places, keep)| Event::TakeBack(places, keep)),
+            1 => Just(Event::Share),
+            2 => Just(Event::Spend),
+            1 => Just(Event::DropSpares),
+            1 => Just(Event::DropHusks),
+        ]
+    }
+
+    /// A place of the slow model.
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    enum Slow {
+        Page { owner: usize, shared: bool },
+        Husk,
+        Stored,
+        Empty,
+    }
+
+    proptest! {
+        /// Beside a list of all that ever came, in order, of which the first were taken back.
+        #[test]
+        fn places_are_those_of_a_list_that_never_ends(
+            places in 2..12usize, events in proptest::collection::vec(event(), 1..200)
+        ) {
+            let mut staging = Staging::new(places).expect("addresses");
+            let mut list: Vec<Slow> = Vec::new();
+            // Taken back so far, of them without memory for certain, and those that are spare.
+            let (mut taken, mut gone, mut spares) = (0, 0, Vec::<usize>::new());
+            for event in events {
+                match event {
+                    Event::Fill => {
+                        if staging.room(1).1 == 1 {
+                            let owner = (list.len() + 1) * PAGE;
+                            prop_assert_eq!(staging.fill(owner) as usize, list.len() % places);
+                            list.push(Slow::Page { owner, shared: false });
+                        }
+                    }
+                    Event::Leave(at, left) => {
+                        let waiting: Vec<usize> =
+                            (taken..list.len()).filter(|at| matches!(list[*at], Slow::Page { .. })).collect();
+                        if waiting.is_empty() {
+                            continue;
+                        }
+                        let at = waiting[at % waiting.len()];
+                        let place = (at % places) as u32;
+                        let was = match left {
+                            Left::Moved => staging.leave(place),
+                            Left::Copied => staging.leave_husk(place),
+                            Left::Stored => staging.leave_spare(place),
+                        };
+                        let Slow::Page { shared, .. } = list[at] else { unreachable!("it is one that waits") };
+                        prop_assert_eq!(was, shared);
+                        list[at] = match left {
+                            Left::Moved => Slow::Empty,
+                            Left::Copied => Slow::Husk,
+                            Left::Stored => Slow::Stored,
+                        };
+                    }
+                    Event::TakeBack(most, keep) => {
+                        let (first, oldest) = staging.oldest(most);
+                        prop_assert_eq!(first as usize, taken % places);
+                        prop_assert_eq!(oldest, most.min(list.len() - taken).min(places - taken % places));
+                        let many = list[taken..taken + oldest].iter().take_while(|it| !matches!(it, Slow::Page { .. })).count();
+                        if many == 0 {
+                            continue;
+                        }
+                        let with_memory: Vec<usize> = (taken..taken + many).filter(|at| list[*at] != Slow::Empty).collect();
+                        prop_assert_eq!(staging.take_back(many, keep), with_memory.len());
+                        spares.extend(with_memory);
+                        taken += many;
+                        if !keep || spares.is_empty() {
+                            (gone, spares) = (taken, Vec::new());
+                        }
+                    }
+                    // What is stored is taken back before anything else happens.
+                    Event::Share if list[taken..].contains(&Slow::Stored) => {}
+                    Event::Share => {
+                        // A fork shares no memory that is no page's.
+                        (gone, spares) = (taken, Vec::new());
+                        staging.drop_spares();
+                        staging.share();
+                        for slow in &mut list[taken..] {
+                            if let Slow::Page { shared, .. } = slow {
+                                *shared = true;
+                            }
+                        }
+                    }
+                    Event::Spend => {
+                        prop_assert_eq!(staging.spare().map(|place| place as usize), spares.last().map(|at| at % places));
+                        if let Some(place) = staging.spare() {
+                            staging.spend(place);
+                            spares.pop();
+                            if spares.is_empty() {
+                                gone = taken;
+                            }
+                        }
+                    }
+                    Event::DropSpares => {
+                        prop_assert_eq!(staging.drop_spares(), spares.len());
+                        (gone, spares) = (taken, Vec::new());
+                    }
+                    Event::DropHusks => {
+                        staging.drop_husks();
+                        for slow in &mut list[taken..] {
+                            if *slow == Slow::Husk {
+                                *slow = Slow::Empty;
+                            }
+                        }
+                    }
+                }
+                let waiting = &list[taken..];
+                let live = waiting.iter().filter(|it| matches!(it, Slow::Page { .. })).count();
+                let husks = waiting.iter().filter(|it| **it == Slow::Husk).count();
+                prop_assert_eq!((staging.live(), staging.husks()), (live, husks));
+                prop_assert_eq!(staging.occupied(), live + husks + spares.len());
+                let free = places - (list.len() - gone);
+                prop_assert_eq!(staging.room(places).1, free.min(places - list.len() % places));
+                for (index, slow) in waiting.iter().enumerate() {
+                    let owner = if let Slow::Page { owner, .. } = slow { *owner } else { 0 };
+                    prop_assert_eq!(staging.owner(((taken + index) % places) as u32), owner);
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_husk_is_memory_until_its_place_is_taken_back() {

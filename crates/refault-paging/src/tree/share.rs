@@ -14,7 +14,7 @@
 //! Source: max-min fairness (Bertsekas and Gallager, *Data Networks*, 6.5.2).
 //!
 //! ```
-//! use refault_paging::share::{Need, allowed, level};
+//! use refault_paging::tree::share::{Need, allowed, level};
 //!
 //! // Of 1000 pages one process needs few; two others need more than there is, and one of them has nearly all.
 //! let [few, most, starved] = [(100, 100), (800, 900), (100, 900)].map(|(charged, needed)| Need { charged, needed, least: needed });
