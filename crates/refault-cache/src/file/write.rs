@@ -1,5 +1,5 @@
 //! Writing: through to the file first, then into the cache; or into the cache, from where it is written later
-//! ([`crate::writeback::write_back`]).
+//! ([`crate::writeback`]).
 //!
 //! The pages of a write are taken busy in the order of the file, so that two writers never wait for each other in a
 //! circle (readers wait for nothing while they hold a page). Their new contents are put together in private buffers,

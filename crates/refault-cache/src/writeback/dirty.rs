@@ -39,7 +39,7 @@ pub(crate) struct Entry {
 pub(crate) struct Dirty {
     pages: BTreeMap<At, Entry>,
     writing: BTreeMap<At, Entry>,
-    /// With the number that [`Dirty::written`] gave.
+    /// With the number that [`Dirty::finish`] gave.
     unstable: BTreeMap<At, (Entry, u64)>,
     number: u64,
     files: HashMap<u32, Arc<Opened>>,
