@@ -17,6 +17,7 @@
 
 mod cache;
 mod calibrate;
+mod estimate;
 mod frames;
 pub mod here;
 mod live;
@@ -56,6 +57,7 @@ Examples:
   refault-bench pool                             one memory, four programs: fixed parts, cgroups, a pool (root)
   refault-bench frames                           five policies over the same frames, side by side
   refault-bench cache                            the page cache, beside the kernel's in a cgroup (root)
+  refault-bench estimate TRACE                   what estimates of live caches cost, and their errors
   refault-bench calibrate                        costs for the simulated machine, measured here"
 )]
 /// The command line of `refault-bench`.
@@ -70,6 +72,7 @@ enum BenchCommand {
     #[command(hide = true)]
     CacheLoad(cache::load::LoadArgs),
     Calibrate(calibrate::CalibrateArgs),
+    Estimate(estimate::EstimateArgs),
     LruSort(lru_sort::LruSortArgs),
     Monitor(monitor::MonitorArgs),
     #[command(hide = true)]
@@ -100,6 +103,7 @@ impl Bench {
             BenchCommand::Cache(args) => cache::run(args),
             BenchCommand::CacheLoad(args) => cache::load::run(args),
             BenchCommand::Calibrate(args) => calibrate::run(args),
+            BenchCommand::Estimate(args) => estimate::run(args),
             BenchCommand::LruSort(args) => lru_sort::run(args),
             BenchCommand::Monitor(args) => monitor::run(args),
             BenchCommand::Program(args) => live::program::execute(args),

@@ -16,7 +16,8 @@
 //! a byte. An object larger than a cache never comes into it.
 //!
 //! Cost: about 5 ns per access, and for those in the sample about 10 ns per policy and per cache that misses; the rate
-//! falls where that would exceed some 25 ns per access, after a start in which as much as 0.2 s may be spent at once.
+//! falls where that would exceed some 20 ns per access. Small samples may cost more at first, 0.2 s in all. How far off
+//! estimates are is measured by `refault-bench estimate`.
 //!
 //! Source: Waldspurger, Park, Garthwaite and Ahmad, *Efficient MRC Construction with SHARDS*, FAST 2015 (sampling by
 //! hash, a rate that adapts to a fixed size); Waldspurger, Saemundsson, Ahmad and Park, *Cache Modeling and Optimization
@@ -249,7 +250,6 @@ impl Estimator {
         let kept: Vec<bool> = self.sample.hashes().map(|hash| self.sample.contains(hash)).collect();
         self.miniatures.iter_mut().for_each(|(_, miniature)| miniature.retain(&kept, &self.sample.sizes));
         self.sample.retain(|id| kept[usize::from(id)]);
-        self.work.did(kept.len() as u32);
         self.weight = 1.0 / self.sample.rate();
         self.room.scale(self.sample.rate());
         self.news = [0.0; 2];
