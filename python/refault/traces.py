@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from os import PathLike
+from os import PathLike, fspath
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _refault
+from .tables import columns
 
 KINDS = ("anon", "fd", "mapped")
 
@@ -71,6 +72,35 @@ class Trace:
         trace = cls.__new__(cls)
         trace._native = native
         return trace
+
+    @classmethod
+    def from_table(
+        cls,
+        source: Any,
+        page: str,
+        *,
+        write: str | None = None,
+        time: str | None = None,
+        kind: str | None = None,
+        name: str | None = None,
+    ) -> Trace:
+        """A trace in a table: a path or URI of Parquet or Arrow, or a data frame. Needs pyarrow.
+
+        >>> import pyarrow
+        >>> table = pyarrow.table({"key": ["a", "b", "a"], "op": ["read", "write", "read"]})
+        >>> Trace.from_table(table, page="key", write="op").pages().tolist()
+        [0, 1, 0]
+
+        Parameters
+        ----------
+        page : the column of page numbers, or of texts, which are numbered as they come and are a page each
+        write : the column that says which accesses write: true or false, or ``read``, ``write``, ``r``, ``w``
+        time : the column of times; a table whose times go back is refused, as the order of rows is that of accesses
+        kind, name : as of :class:`Trace`
+        """
+        pages, writes = columns(source, page, write, time)
+        label = name or (fspath(source) if isinstance(source, (str, PathLike)) else "table")
+        return cls(pages, writes=writes, kind=kind, name=label)
 
     @classmethod
     def workload(cls, spec: str) -> Trace:
