@@ -214,7 +214,7 @@ const LARGE_FOLDERS: &[(&str, usize)] = &[
     ("refault-bench", 18),
     ("refault-cli", 32),
     ("refault-cli/run", 19),
-    ("refault-core", 22),
+    ("refault-core", 23),
     ("refault-core/policy", 15),
     ("refault-core/schemes", 13),
     ("refault-core/textbook", 20),
