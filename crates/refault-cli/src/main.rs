@@ -11,6 +11,7 @@ mod dask;
 mod doctor;
 mod embedded;
 mod history;
+mod host;
 mod inherited;
 mod launch;
 mod launched;
@@ -70,6 +71,7 @@ enum Command {
     Pool(pool::PoolArgs),
     Serve(serve::ServeArgs),
     Wss(wss::WssArgs),
+    Host(host::HostArgs),
     Reclaim(reclaim::ReclaimArgs),
     Report(run_report::ReportArgs),
     Record(record::RecordArgs),
@@ -103,6 +105,7 @@ fn main() -> ExitCode {
         Command::Pool(args) => pool::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Wss(args) => wss::run(args),
+        Command::Host(args) => host::run(args),
         Command::Reclaim(args) => reclaim::run(args),
         Command::Report(args) => run_report::run(args),
         Command::Record(args) => record::run(args),

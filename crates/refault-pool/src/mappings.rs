@@ -15,8 +15,8 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
 use std::ops::Add;
 
 use refault_linux::proc;
@@ -81,14 +81,27 @@ impl Add for Sums {
     }
 }
 
+/// What a mapping shows: a file, or memory that processes share, by the numbers of its device and inode; none of memory
+/// that has no file.
+pub type Object = (u64, u64);
+
 /// The mappings of a process, by address.
 ///
 /// # Errors
 /// There is no such process, or it belongs to somebody else.
 pub fn mappings(pid: u32) -> io::Result<Vec<Mapping>> {
-    // Bytes: a mapped file may be called anything.
-    let text = fs::read(format!("/proc/{pid}/smaps"))?;
-    Ok(parse(&String::from_utf8_lossy(&text)))
+    let mut mappings = Vec::new();
+    each_mapping(pid, |mapping, _| mappings.push(mapping.clone()))?;
+    Ok(mappings)
+}
+
+/// Hands each mapping of a process to `seen`, by address, with what it shows. Keeps one line and one mapping at a time,
+/// however many there are.
+///
+/// # Errors
+/// There is no such process, or it belongs to somebody else.
+pub fn each_mapping(pid: u32, seen: impl FnMut(&Mapping, Option<Object>)) -> io::Result<()> {
+    parse(BufReader::new(File::open(format!("/proc/{pid}/smaps"))?), seen)
 }
 
 /// Clears the accessed bits of a process.
@@ -100,33 +113,54 @@ pub fn clear_accessed(pid: u32) -> io::Result<()> {
 }
 
 /// Reads the text of a `smaps` file.
-fn parse(text: &str) -> Vec<Mapping> {
-    let mut mappings: Vec<Mapping> = Vec::new();
-    for line in text.lines() {
-        if let Some(((start, end), _)) = proc::mapping(line) {
+fn parse(mut text: impl BufRead, mut seen: impl FnMut(&Mapping, Option<Object>)) -> io::Result<()> {
+    let mut last: Option<(Mapping, Option<Object>)> = None;
+    // Bytes: a mapped file may be called anything.
+    let mut bytes = Vec::new();
+    while text.read_until(b'\n', &mut bytes)? > 0 {
+        let line = String::from_utf8_lossy(&bytes);
+        if let Some(((start, end), _)) = proc::mapping(&line) {
             let (start, end) = (start as u64, end as u64);
-            mappings.push(Mapping { start, end, reclaimable: true, ..Mapping::default() });
-            continue;
+            last.iter().for_each(|(mapping, object)| seen(mapping, *object));
+            last = Some((Mapping { start, end, reclaimable: true, ..Mapping::default() }, object(&line)));
+        } else if let (Some((mapping, _)), Some((key, value))) = (last.as_mut(), line.split_once(':')) {
+            mapping.take(key, value);
         }
-        let (Some(mapping), Some((key, value))) = (mappings.last_mut(), line.split_once(':')) else { continue };
+        bytes.clear();
+    }
+    last.iter().for_each(|(mapping, object)| seen(mapping, *object));
+    Ok(())
+}
+
+impl Mapping {
+    /// Takes in a line of those below the first.
+    fn take(&mut self, key: &str, value: &str) {
         if key == "VmFlags" {
             // Locked, not expanded (a device's), page frames without a struct page, fixed huge pages.
             let fixed = ["lo", "io", "pf", "ht"];
-            mapping.reclaimable = !value.split_whitespace().any(|flag| fixed.contains(&flag));
-            continue;
+            self.reclaimable = !value.split_whitespace().any(|flag| fixed.contains(&flag));
+            return;
         }
         let kib: u64 = value.trim().strip_suffix(" kB").and_then(|number| number.parse().ok()).unwrap_or(0);
-        let bytes = kib * 1024;
+        let bytes = kib.saturating_mul(1024);
         match key {
-            "Rss" => mapping.resident_bytes = bytes,
-            "Referenced" => mapping.accessed_bytes = bytes,
-            "Anonymous" => mapping.anonymous_bytes = bytes,
-            "Shared_Clean" | "Shared_Dirty" => mapping.shared_bytes += bytes,
-            "Swap" => mapping.swap_bytes = bytes,
+            "Rss" => self.resident_bytes = bytes,
+            "Referenced" => self.accessed_bytes = bytes,
+            "Anonymous" => self.anonymous_bytes = bytes,
+            "Shared_Clean" | "Shared_Dirty" => self.shared_bytes = self.shared_bytes.saturating_add(bytes),
+            "Swap" => self.swap_bytes = bytes,
             _ => {}
         }
     }
-    mappings
+}
+
+/// Device and inode of a mapping's first line: `7f00-7f10 rw-p 00000000 fe:00 1 /tmp/a`.
+fn object(line: &str) -> Option<Object> {
+    let mut words = line.split_whitespace().skip(3);
+    let (major, minor) = words.next()?.split_once(':')?;
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    let inode: u64 = words.next()?.parse().ok()?;
+    (inode != 0).then_some((number(major)? << 32 | number(minor)?, inode))
 }
 
 #[cfg(test)]
@@ -150,7 +184,13 @@ VmFlags: rd mr lo
 
     #[test]
     fn mappings_are_read_whatever_their_files_are_called() {
-        let found = parse(TEXT);
+        let (mut found, mut objects) = (Vec::new(), Vec::new());
+        let seen = |mapping: &Mapping, object| {
+            found.push(mapping.clone());
+            objects.push(object);
+        };
+        parse(TEXT.as_bytes(), seen).expect("bytes can be read");
+        assert_eq!(objects, [None, Some((0xfe << 32, 1))]);
         assert_eq!(found.len(), 2);
         let heap = &found[0];
         assert_eq!((heap.start, heap.end), (0x55d0_c8a0_0000, 0x55d0_c8a2_1000));

@@ -6,6 +6,8 @@
 //! run all live tests, so that none of them can go missing unseen.
 #![forbid(unsafe_code)]
 
+pub mod cgroup;
+
 use std::env;
 use std::fmt::Display;
 use std::fs::OpenOptions;

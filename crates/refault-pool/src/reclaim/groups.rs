@@ -14,16 +14,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// A hierarchy of control groups that counts memory, as `/proc/self/mountinfo` names it.
-#[derive(Debug, PartialEq, Eq)]
-struct Mount {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
     /// What of the hierarchy is mounted.
-    root: String,
+    pub root: String,
     /// Where.
-    point: PathBuf,
-    version: u8,
+    pub point: PathBuf,
+    /// 1 or 2.
+    pub version: u8,
 }
 
-/// The hierarchies that may count memory.
+/// The hierarchies that may count memory: of version 2 also where version 1 counts it.
 fn mounts(text: &str) -> Vec<Mount> {
     let one = |line: &str| {
         let (first, last) = line.split_once(" - ")?;
@@ -48,7 +49,8 @@ fn unescaped(text: &str) -> String {
         .fold(text.to_owned(), |text, (code, character)| text.replace(code, character))
 }
 
-fn host_mounts() -> Vec<Mount> {
+/// The hierarchies of this host that may count memory: of version 2 also where version 1 counts it.
+pub fn host_mounts() -> Vec<Mount> {
     mounts(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
 }
 
@@ -77,7 +79,8 @@ pub fn of_process(pid: u32) -> Option<PathBuf> {
     directory_of(&host_mounts(), &groups)
 }
 
-fn directory_of(mounts: &[Mount], groups: &str) -> Option<PathBuf> {
+/// The directory of the group that memory is charged to, by the text of a process's `cgroup` file.
+pub fn directory_of(mounts: &[Mount], groups: &str) -> Option<PathBuf> {
     let of = |version: u8| {
         let path = groups.lines().find_map(|line| {
             let (_, rest) = line.split_once(':')?;

@@ -1,0 +1,173 @@
+//! `refault host`: what each control group of the host needs, and what limits would do.
+
+mod write;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use refault_console::{Failure, Format, Output, ResultArgs, say, with_output};
+use refault_host::history::History;
+use refault_host::host::{AGES, Host, Report};
+
+use crate::wss::{interrupts, sleep, time};
+
+/// The description of the JSON.
+const SCHEMA: &str = include_str!("../../../docs/reference/host.schema.json");
+/// Windows that are measured once, unless told otherwise.
+const ONCE: usize = 2;
+/// The root counts too little itself to be opened by every user.
+const BE_ROOT: &str = "be root";
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  refault host --once                          10 seconds, then a table
+  refault host --once --ages 1s,1m --json      the same for programs; --schema describes it
+  refault host --history host.sqlite           a table each minute; figures are kept in a file
+  refault host --group /system.slice --once    a group and those below it
+
+Columns: usage is what is charged to a group and those below it, of that anonymous memory (anon), files, shared memory
+(shm) and what the compressed pool takes (zip). A time heads what was accessed within that time. rf/s: pages per second that
+came back soon after they were evicted. psi: percent of the time in which something waited for memory. high: the limit that would do, by the longest time
+that is known. saves: what is charged beyond it.
+
+Working sets come from the kernel's generations where it has them and shows them to root, else from page tables, whose accessed
+bits are cleared. Page tables do not show reads by calls: of files that no process maps, those count that the kernel lists as active.
+What several groups map counts for each.")]
+/// Show what each control group of this host needs
+pub struct HostArgs {
+    /// Measure once, show it and end
+    #[arg(long)]
+    once: bool,
+    /// From one table to the next
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = time, allow_hyphen_values = true, conflicts_with = "once")]
+    interval: Duration,
+    /// Lengths of the windows [default: 1s,10s,1m,10m,1h; with --once 1s,10s]
+    #[arg(long, value_name = "TIME,TIME…", value_delimiter = ',', value_parser = time, allow_hyphen_values = true)]
+    ages: Vec<Duration>,
+    /// The path of a group, such as /system.slice: show it and those below it
+    #[arg(long, value_name = "PATH")]
+    group: Option<String>,
+    /// Keep the figures in this SQLite file
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
+    /// Write JSON, as --format json does
+    #[arg(long, conflicts_with_all = ["csv", "format"])]
+    json: bool,
+    /// Write CSV, as --format csv does
+    #[arg(long, conflicts_with = "format")]
+    csv: bool,
+    /// Print the JSON schema of the JSON and end
+    #[arg(long)]
+    schema: bool,
+    #[command(flatten)]
+    result: ResultArgs,
+}
+
+/// Runs the command.
+pub fn run(args: &HostArgs) -> Result<(), Failure> {
+    if args.schema {
+        return with_output(None, |out| out.write_all(SCHEMA.as_bytes()));
+    }
+    let mut outputs = args.result.outputs();
+    let (format, out) = args.result.claim(&mut outputs)?;
+    let format = match (args.json, args.csv) {
+        (true, _) => Format::Json,
+        (_, true) => Format::Csv,
+        _ => format,
+    };
+    if out.is_some() && !args.once {
+        return Err(Failure::usage(
+            "--out holds one table",
+            "--out",
+            "add --once, or keep the figures with --history FILE",
+        ));
+    }
+    let mut history = args.history.as_ref().map(|path| open(path)).transpose()?;
+    let mut host = opened(args)?;
+    let asked = interrupts();
+    if args.once {
+        let takes = ages(args).last().copied().unwrap_or_default();
+        say(format_args!("accesses: {}; it takes {}", host.words(), humantime::format_duration(takes)));
+        host.report(); // Rates are since this.
+        while host.rounds() == 0 {
+            if !sleep(host.due().saturating_duration_since(Instant::now()), &asked) {
+                return Err(Failure::Exit(1));
+            }
+            host.step().map_err(|error| unseen(&error))?;
+        }
+        let report = host.report();
+        keep(&mut history, args, &report)?;
+        return show(out, format, &report);
+    }
+    say(format_args!("accesses: {}; Ctrl-C ends it", host.words()));
+    let mut next = Instant::now() + args.interval;
+    host.report();
+    loop {
+        let due = host.due().min(next);
+        if !sleep(due.saturating_duration_since(Instant::now()), &asked) {
+            return Ok(());
+        }
+        if host.due() <= Instant::now() {
+            host.step().map_err(|error| unseen(&error))?;
+        }
+        if next <= Instant::now() {
+            next = Instant::now() + args.interval;
+            let report = host.report();
+            keep(&mut history, args, &report)?;
+            show(None, format, &report)?;
+        }
+    }
+}
+
+/// The lengths of windows, ascending.
+fn ages(args: &HostArgs) -> Vec<Duration> {
+    let mut ages = match (args.ages.is_empty(), args.once) {
+        (false, _) => args.ages.clone(),
+        (true, true) => AGES[..ONCE].to_vec(),
+        (true, false) => AGES.to_vec(),
+    };
+    ages.sort_unstable();
+    ages.dedup();
+    ages
+}
+
+fn opened(args: &HostArgs) -> Result<Host, Failure> {
+    let mut host =
+        Host::open(&ages(args)).map_err(|error| Failure::failed("nothing to look at", "/sys/fs/cgroup", error))?;
+    if let Some(group) = &args.group {
+        host.within(group).map_err(|_| {
+            Failure::usage("no memory cgroup", group, "name its path below the root, such as /system.slice")
+        })?;
+    }
+    if args.once {
+        host.measure_all_at_once();
+    }
+    if let Some(why) = host.instead_of() {
+        say(format_args!("not from generations: {why}"));
+    }
+    Ok(host)
+}
+
+fn unseen(error: &std::io::Error) -> Failure {
+    Failure::failed("cannot look at", "the groups' processes", format!("{error}; {BE_ROOT}"))
+}
+
+fn open(path: &std::path::Path) -> Result<History, Failure> {
+    History::open(path).map_err(|error| Failure::failed("no history", path.display(), error))
+}
+
+/// Keeps a report in the history, if there is one.
+fn keep(history: &mut Option<History>, args: &HostArgs, report: &Report) -> Result<(), Failure> {
+    let (Some(history), Some(path)) = (history, &args.history) else { return Ok(()) };
+    history.record(report).map_err(|error| Failure::failed("cannot keep the history", path.display(), error))
+}
+
+fn show(out: Option<Output>, format: Format, report: &Report) -> Result<(), Failure> {
+    with_output(out, |out| match format {
+        Format::Table => write::table(out, report),
+        Format::Csv => write::csv(out, report),
+        Format::Json => write::json(out, report),
+    })
+}

@@ -1,0 +1,172 @@
+//! What a group is, by its path: a unit of systemd, a container, a pod.
+//!
+//! systemd writes `\x2d` for `-` in names of units, Docker, containerd, CRI-O and Podman put a container's identifier
+//! of 64 hexadecimal digits into the last part of the path, and the kubelet the pod's identifier into the part above.
+//!
+//! ```
+//! use refault_host::name::{Kind, of_path};
+//!
+//! let name = of_path("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1b2c_3d.slice");
+//! assert_eq!((name.kind, name.pod.as_deref()), (Kind::Pod, Some("1b2c-3d")));
+//! assert_eq!(of_path("/system.slice/cron.service").text, "cron.service");
+//! ```
+
+use std::fs;
+
+use serde::Serialize;
+
+use crate::text::printable;
+
+/// Characters of a container's identifier that people write.
+const SHORT_ID: usize = 12;
+/// All characters of it.
+const ID: usize = 64;
+/// The longest that a name of a host is read.
+const MAX_HOSTNAME: usize = 253;
+
+/// What a group is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// The root: the whole host.
+    Host,
+    /// A service, slice or scope of systemd.
+    Unit,
+    /// A container.
+    Container,
+    /// A pod of Kubernetes.
+    Pod,
+    /// Any other group.
+    Group,
+}
+
+/// A group's name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Name {
+    /// What it is.
+    pub kind: Kind,
+    /// As people call it.
+    pub text: String,
+    /// The identifier of the pod that it is, or belongs to.
+    pub pod: Option<String>,
+}
+
+/// The name of a group, by its path below the root of the hierarchy.
+pub fn of_path(path: &str) -> Name {
+    let mut parts = path.rsplit('/').filter(|part| !part.is_empty());
+    let Some(last) = parts.next() else { return Name { kind: Kind::Host, text: "host".into(), pod: None } };
+    if let Some(id) = pod(last) {
+        return Name { kind: Kind::Pod, text: format!("pod {}", shown(&id)), pod: Some(id) };
+    }
+    let pod = parts.find_map(pod);
+    if let Some(id) = container(last) {
+        return Name { kind: Kind::Container, text: id, pod };
+    }
+    let is_unit = [".service", ".slice", ".scope", ".mount", ".socket", ".swap"].iter().any(|end| last.ends_with(end));
+    let kind = if is_unit { Kind::Unit } else { Kind::Group };
+    Name { kind, text: if is_unit { unescaped(last) } else { last.to_owned() }, pod }
+}
+
+/// The name of a container's own host, which is what its orchestrator calls it: that of the first process that has
+/// another than this host.
+pub fn hostname(processes: &[u32]) -> Option<String> {
+    let ours = fs::read("/etc/hostname").unwrap_or_default();
+    processes.iter().take(1).find_map(|pid| {
+        let theirs = fs::read(format!("/proc/{pid}/root/etc/hostname")).ok().filter(|name| *name != ours)?;
+        let name = theirs.trim_ascii();
+        let is_name = !name.is_empty() && name.len() <= MAX_HOSTNAME;
+        is_name.then(|| printable(name))
+    })
+}
+
+/// The name of a process as the kernel keeps it; nothing if it has ended.
+pub fn program(pid: u32) -> Option<String> {
+    Some(printable(fs::read(format!("/proc/{pid}/comm")).ok()?.trim_ascii_end()))
+}
+
+/// The identifier of a pod: `pod1b2c-3d`, `kubepods-besteffort-pod1b2c_3d.slice`.
+fn pod(part: &str) -> Option<String> {
+    let id = match part.strip_suffix(".slice") {
+        Some(slice) => slice.strip_prefix("kubepods")?.rsplit_once("-pod")?.1.replace('_', "-"),
+        None => part.strip_prefix("pod")?.to_owned(),
+    };
+    let is_id = id.len() >= 6 && id.chars().all(|character| character.is_ascii_hexdigit() || character == '-');
+    is_id.then_some(id)
+}
+
+/// The short identifier of a container: `docker-IDENTIFIER.scope`, the identifier alone, `lxc.payload.NAME`.
+fn container(part: &str) -> Option<String> {
+    if let Some(name) = part.strip_prefix("lxc.payload.").or_else(|| part.strip_prefix("machine-")) {
+        return Some(unescaped(name.trim_end_matches(".scope")));
+    }
+    let id = part.strip_suffix(".scope").unwrap_or(part);
+    let id = id.rsplit_once(['-', ':']).map_or(id, |(_, id)| id);
+    let is_id = id.len() == ID && id.chars().all(|character| character.is_ascii_hexdigit());
+    is_id.then(|| shown(id))
+}
+
+fn shown(id: &str) -> String {
+    id.chars().take(SHORT_ID).collect()
+}
+
+/// A name of systemd's without its escapes `\xNN`.
+fn unescaped(name: &str) -> String {
+    let mut bytes = Vec::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(at) = rest.find("\\x") {
+        bytes.extend_from_slice(&rest.as_bytes()[..at]);
+        match rest.get(at + 2..at + 4).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &rest[at + 4..];
+            }
+            None => {
+                bytes.extend_from_slice(b"\\x");
+                rest = &rest[at + 2..];
+            }
+        }
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    printable(&bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_containers_and_pods_are_told_by_their_paths() {
+        let id = "4f".repeat(32);
+        let short = &id[..12];
+        for (path, kind, text, pod) in [
+            ("/".to_owned(), Kind::Host, "host", None),
+            ("/system.slice/dev-disk\\x2dby.swap".to_owned(), Kind::Unit, "dev-disk-by.swap", None),
+            ("/system.slice/a\\x0ab.service".to_owned(), Kind::Unit, "a\\nb.service", None),
+            ("/system.slice/a\\xzz.service".to_owned(), Kind::Unit, "a\\xzz.service", None),
+            ("/system.slice/a\\xé.service".to_owned(), Kind::Unit, "a\\xé.service", None),
+            ("/user.slice/session-3.scope".to_owned(), Kind::Unit, "session-3.scope", None),
+            (format!("/docker/{id}"), Kind::Container, short, None),
+            (format!("/system.slice/docker-{id}.scope"), Kind::Container, short, None),
+            (format!("/machine.slice/libpod-{id}.scope"), Kind::Container, short, None),
+            (format!("/kubepods/burstable/pod1b2c-3d4e/{id}"), Kind::Container, short, Some("1b2c-3d4e")),
+            (
+                format!("/kubepods.slice/kubepods-pod1b2c_3d4e.slice/cri-containerd-{id}.scope"),
+                Kind::Container,
+                short,
+                Some("1b2c-3d4e"),
+            ),
+            (
+                format!("/system.slice/x.service/kubepods-pod1b2c_3d4e.slice:cri-containerd:{id}"),
+                Kind::Container,
+                short,
+                None,
+            ),
+            ("/lxc.payload.web".to_owned(), Kind::Container, "web", None),
+            ("/podcast".to_owned(), Kind::Group, "podcast", None),
+            ("/docker/4f4f".to_owned(), Kind::Group, "4f4f", None),
+        ] {
+            let name = of_path(&path);
+            assert_eq!((name.kind, name.text.as_str(), name.pod.as_deref()), (kind, text, pod), "{path}");
+        }
+    }
+}
