@@ -1,12 +1,15 @@
 //! `refault host`: what each control group of the host needs, and what limits would do.
 
+mod apply;
+mod files;
 mod write;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use refault_console::{Failure, Format, Output, ResultArgs, say, with_output};
+use refault_console::{Failure, Format, Output, ResultArgs, Share, say, with_output};
+use refault_host::apply::journal;
 use refault_host::history::History;
 use refault_host::host::{AGES, Host, Report};
 
@@ -26,6 +29,9 @@ Examples:
   refault host --once --ages 1s,1m --json      the same for programs; --schema describes it
   refault host --history host.sqlite           a table each minute; figures are kept in a file
   refault host --group /system.slice --once    a group and those below it
+  refault host --files /srv /home              the files of which most is cached, and their groups
+  refault host --drop /srv/old.log --yes       let go of what is cached of a file
+  refault host --apply                         what limits would be lowered; --yes lowers them
 
 Columns: usage is what is charged to a group and those below it, of that anonymous memory (anon), files, shared memory
 (shm) and what the compressed pool takes (zip). A time heads what was accessed within that time. rf/s: pages per second that
@@ -34,7 +40,14 @@ that is known. saves: what is charged beyond it.
 
 Working sets come from the kernel's generations where it has them and shows them to root, else from page tables, whose accessed
 bits are cleared. Page tables do not show reads by calls: of files that no process maps, those count that the kernel lists as active.
-What several groups map counts for each.")]
+What several groups map counts for each.
+
+--files opens files and never reads them: cachestat tells what is cached, mincore before Linux 6.5. Age is that of the last access or
+change that the file's times tell; most mounts keep the first access of a day.
+
+--apply lowers memory.high of groups that have none below them, in version 1 the soft limit and what is charged above it; step by
+step, never below what a group accessed in the last two windows of --floor. A group that waits, or brings back 256 pages per
+second, gets memory back. At the end all limits are what they were; after a kill the next start puts them back.")]
 /// Show what each control group of this host needs
 pub struct HostArgs {
     /// Measure once, show it and end
@@ -58,6 +71,36 @@ pub struct HostArgs {
     /// Write CSV, as --format csv does
     #[arg(long, conflicts_with = "format")]
     csv: bool,
+    /// Show the files of which most is cached, below these paths [default: all mounts]
+    #[arg(long, value_name = "PATH", num_args = 0.., conflicts_with_all = ["once", "history", "group", "ages"])]
+    files: Option<Vec<PathBuf>>,
+    /// How many files to show
+    #[arg(long, value_name = "NUMBER", default_value_t = 20, requires = "files")]
+    top: usize,
+    /// Let go of what is cached of a file, or of all files below a directory
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["files", "keep", "apply"])]
+    drop: Option<PathBuf>,
+    /// Read a file, or all files below a directory, and keep them in memory until interrupted
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["files", "apply"])]
+    keep: Option<PathBuf>,
+    /// Bring groups down to the limits that would do; without --yes a dry run
+    #[arg(long, conflicts_with_all = ["once", "history", "ages", "files"])]
+    apply: bool,
+    /// Do what --drop, --keep or --apply says, without asking
+    #[arg(long)]
+    yes: bool,
+    /// With --apply: lower no limit below what a group accessed within this time
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = time, allow_hyphen_values = true, requires = "apply")]
+    floor: Duration,
+    /// With --apply: the share of time for which a group may wait for memory
+    #[arg(long, value_name = "PERCENT", default_value = "0.1%", requires = "apply")]
+    pressure: Share,
+    /// With --apply: end after so long [default: when it is interrupted]
+    #[arg(long = "for", value_name = "TIME", value_parser = time, allow_hyphen_values = true, requires = "apply")]
+    length: Option<Duration>,
+    /// With --apply: the file that holds what limits were
+    #[arg(long, value_name = "FILE", default_value = journal::FILE, requires = "apply")]
+    journal: PathBuf,
     /// Print the JSON schema of the JSON and end
     #[arg(long)]
     schema: bool,
@@ -77,6 +120,17 @@ pub fn run(args: &HostArgs) -> Result<(), Failure> {
         (_, true) => Format::Csv,
         _ => format,
     };
+    if let Some(paths) = &args.files {
+        return files::show(paths, args.top, format, out);
+    }
+    if args.drop.is_some() || args.keep.is_some() {
+        return files::change(args.drop.as_ref(), args.keep.as_ref(), args.yes);
+    }
+    if args.apply {
+        let wishes =
+            apply::Wishes { journal: &args.journal, pressure: args.pressure, yes: args.yes, length: args.length };
+        return apply::run(&mut opened(args)?, &wishes);
+    }
     if out.is_some() && !args.once {
         return Err(Failure::usage(
             "--out holds one table",
@@ -123,6 +177,9 @@ pub fn run(args: &HostArgs) -> Result<(), Failure> {
 
 /// The lengths of windows, ascending.
 fn ages(args: &HostArgs) -> Vec<Duration> {
+    if args.apply {
+        return vec![args.floor];
+    }
     let mut ages = match (args.ages.is_empty(), args.once) {
         (false, _) => args.ages.clone(),
         (true, true) => AGES[..ONCE].to_vec(),
@@ -141,7 +198,7 @@ fn opened(args: &HostArgs) -> Result<Host, Failure> {
             Failure::usage("no memory cgroup", group, "name its path below the root, such as /system.slice")
         })?;
     }
-    if args.once {
+    if args.once || args.apply {
         host.measure_all_at_once();
     }
     if let Some(why) = host.instead_of() {

@@ -34,6 +34,7 @@ mod source;
 mod tables;
 mod top;
 mod trace;
+mod why;
 mod workloads;
 mod wss;
 
@@ -72,6 +73,7 @@ enum Command {
     Serve(serve::ServeArgs),
     Wss(wss::WssArgs),
     Host(host::HostArgs),
+    Why(why::WhyArgs),
     Reclaim(reclaim::ReclaimArgs),
     Report(run_report::ReportArgs),
     Record(record::RecordArgs),
@@ -106,6 +108,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(args),
         Command::Wss(args) => wss::run(args),
         Command::Host(args) => host::run(args),
+        Command::Why(args) => why::run(args),
         Command::Reclaim(args) => reclaim::run(args),
         Command::Report(args) => run_report::run(args),
         Command::Record(args) => record::run(args),

@@ -1,10 +1,13 @@
 //! `refault serve`: the pools in a browser, and for Prometheus.
 
+mod watched;
+
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 
 use clap::Args;
 use refault_console::{Failure, say};
+use refault_pool::serve::metrics::GroupFigures;
 use refault_pool::serve::token::Token;
 use refault_pool::serve::{Pools, Window};
 use refault_pool::shared::place::Place;
@@ -12,6 +15,7 @@ use refault_pool::shared::processes::now;
 use refault_pool::shared::protocol::{Answer, Request, Status};
 use serde_json::{Value, json};
 
+use self::watched::Watched;
 use crate::pool::status::{ask, pool_json, status};
 use crate::wss::interrupts;
 
@@ -22,6 +26,7 @@ Examples:
   refault serve --listen 127.0.0.1:0       any free port
   refault serve --listen 192.0.2.7:7077    for other machines
   refault serve --token-file /etc/refault/token
+  refault serve --host                     the control groups of this host too, at /host
 
 The page shows the pools of this user: what members use and were granted, generations by age, and how long threads wait,
 live. A member's budget can be changed there. All that shows or changes a pool needs the token, from this machine too.
@@ -36,10 +41,13 @@ pub struct ServeArgs {
     /// File with the token; it is made if it is not there. Default: serve.token beside the pools' sockets
     #[arg(long, value_name = "PATH")]
     token_file: Option<PathBuf>,
+    /// Look at the host's control groups too, as refault host does: page /host, and metrics of the 100 that use most
+    #[arg(long)]
+    host: bool,
 }
 
-/// The pools of this user.
-struct Ours;
+/// The pools of this user, and the host's groups if they are looked at.
+struct Ours(Option<Watched>);
 
 impl Pools for Ours {
     fn statuses(&self) -> Vec<Status> {
@@ -63,6 +71,17 @@ impl Pools for Ours {
         json!({"pools": pools}).to_string()
     }
 
+    fn host(&self) -> Option<String> {
+        self.0.as_ref().map(Watched::json)
+    }
+
+    fn groups(&self) -> Vec<GroupFigures> {
+        self.0.as_ref().map_or_else(Vec::new, |watched| {
+            watched.tick();
+            watched.figures()
+        })
+    }
+
     fn set_budget(&self, pool: &str, pid: u64, bytes: Option<u64>) -> Result<(), String> {
         let answer = Place::new(pool).map(|place| ask(&place, &Request::Budget { pid, bytes }))?;
         answer.map(|_| ()).map_err(|failure| failure.line().to_owned())
@@ -84,8 +103,12 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         // Browsers send nothing of what stands behind #.
         say(format_args!("listening at http://{address}/#token={}", token.text()));
     }
+    let watched = match args.host {
+        true => Some(Watched::begin().map_err(|error| Failure::failed("nothing to look at", "/sys/fs/cgroup", error))?),
+        false => None,
+    };
     let asked = interrupts();
-    Window::new(Ours, address, token).run(listener, &asked).map_err(failed)
+    Window::new(Ours(watched), address, token).run(listener, &asked).map_err(failed)
 }
 
 /// The token, and the file that holds it.

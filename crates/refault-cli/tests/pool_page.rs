@@ -78,6 +78,18 @@ fn what_a_host_could_give_back_is_found() {
 }
 
 #[test]
+fn groups_files_and_kills_are_told() {
+    if skipped(&["bash"]) {
+        return;
+    }
+    let said = run(&block("guide/host.md", "What can this host give back"));
+    assert!(said.contains(" usage ") && said.contains("accesses: ") && said.contains("of size"), "{said}");
+    // A host on which nothing was killed says so.
+    let said = run(&block("guide/host.md", "Why was it killed"));
+    assert!(said.contains("was killed by") || said.contains("holds no kills"), "{said}");
+}
+
+#[test]
 fn jobs_are_placed() {
     if skipped(&["bash", "awk", "sort", "python3"]) {
         return;

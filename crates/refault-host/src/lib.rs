@@ -2,7 +2,8 @@
 //!
 //! [`host`] looks at all memory cgroups again and again: their figures ([`figures`]), how much of them is accessed within
 //! windows of some lengths ([`accessed`]), and what follows for a limit ([`curve`], [`proposal`]). [`history`] keeps the
-//! figures in a small database. Names come from other users of the host and may hold anything; [`text`] makes them
+//! figures in a small database, [`apply`] sets limits and puts them back, [`files`] says which files fill the page cache, and
+//! [`why`] what the log tells of kills. Names come from other users of the host and may hold anything; [`text`] makes them
 //! printable, and nothing else of this crate hands them on.
 //!
 //! Cost: a look reads three to six small files for each group, and the page tables of each process; [`host::Host`]
@@ -20,11 +21,14 @@
 #![deny(unsafe_code)]
 
 pub mod accessed;
+pub mod apply;
 pub mod curve;
 pub mod figures;
+pub mod files;
 pub mod history;
 pub mod host;
 pub mod name;
 pub mod proposal;
 pub mod text;
 pub mod tree;
+pub mod why;

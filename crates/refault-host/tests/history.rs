@@ -45,6 +45,7 @@ fn report(groups: u64, minute: u64) -> Report {
             curve: curve(&[], 0),
             proposal: None,
             id: group,
+            directory: "/nowhere".into(),
         }
     };
     Report {

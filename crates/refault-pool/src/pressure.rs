@@ -45,6 +45,11 @@ impl Controller {
         Controller { target, scale: 1.0, pause: 0 }
     }
 
+    /// The share of time that it was made for.
+    pub fn target(&self) -> f64 {
+        self.target
+    }
+
     /// The bytes to reclaim now, from what is resident and the share of time since the last step in which something
     /// waited.
     pub fn step(&mut self, resident_bytes: u64, pressure: f64) -> u64 {

@@ -83,6 +83,14 @@ pub trait Pools: Send + Sync + 'static {
     fn json(&self, statuses: &[Status]) -> String;
     /// How members were in the last minutes, as the page reads it.
     fn history(&self) -> String;
+    /// The groups of the host, as their page reads them; none if they are not looked at.
+    fn host(&self) -> Option<String> {
+        None
+    }
+    /// The same for Prometheus.
+    fn groups(&self) -> Vec<metrics::GroupFigures> {
+        Vec::new()
+    }
     /// Sets a member's budget in bytes, or lifts it.
     ///
     /// # Errors
@@ -152,7 +160,7 @@ impl<P: Pools> Window<P> {
 
     fn look(&self) {
         let statuses = self.pools.statuses();
-        let metrics = metrics::open(&statuses, &self.traffic.figures());
+        let metrics = metrics::open(&statuses, &self.pools.groups(), &self.traffic.figures());
         let metrics = [metrics::plain(&metrics).into(), metrics.into()];
         let json = self.pools.json(&statuses).into();
         let mut seen = self.seen();
@@ -213,6 +221,10 @@ impl<P: Pools> Window<P> {
             Target::Metrics => Ok(self.metrics(request)),
             Target::Pools => Ok(Answer::text(200, "application/json", Arc::clone(&self.seen().json))),
             Target::History => Ok(Answer::text(200, "application/json", self.pools.history())),
+            Target::Host => {
+                let host = self.pools.host().ok_or(Problem::NotFound)?;
+                Ok(Answer::text(200, "application/json", host))
+            }
             Target::Events => Ok(Answer::events()),
             Target::Budget => self.budget(request),
         }

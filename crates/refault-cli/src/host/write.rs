@@ -75,7 +75,7 @@ fn name(row: &Row) -> String {
 }
 
 /// A text in so many columns; of a longer one the end is left, which differs most between groups.
-fn shortened(text: &str, columns: usize) -> String {
+pub(super) fn shortened(text: &str, columns: usize) -> String {
     let count = text.chars().count();
     if count <= columns {
         return text.to_owned();

@@ -62,6 +62,9 @@ pub struct Row {
     /// The inode of the group's directory.
     #[serde(skip)]
     pub id: u64,
+    /// The group's directory.
+    #[serde(skip)]
+    pub directory: std::path::PathBuf,
 }
 
 /// A working set.
@@ -110,6 +113,7 @@ impl Host {
                 },
                 name,
                 id: group.id,
+                directory: group.directory.clone(),
             });
         }
         Report {

@@ -9,7 +9,7 @@
 //! use refault_pool::shared::protocol::Status;
 //!
 //! let status = Status { pool: "default".into(), memory_bytes: 1 << 30, ..Status::default() };
-//! let text = open(&[status], &Figures::default());
+//! let text = open(&[status], &[], &Figures::default());
 //! assert!(text.contains("refault_pool_memory_bytes{pool=\"default\"} 1073741824"));
 //! assert!(text.ends_with("# EOF\n") && !plain(&text).contains("# EOF"));
 //! ```
@@ -36,10 +36,11 @@ type Sizes = Family<Labels, Gauge>;
 type Shares = Family<Labels, Gauge<f64, AtomicU64>>;
 
 /// OpenMetrics of pools, and of the window itself.
-pub fn open(statuses: &[Status], traffic: &TrafficFigures) -> String {
+pub fn open(statuses: &[Status], groups: &[GroupFigures], traffic: &TrafficFigures) -> String {
     let mut registry = Registry::with_prefix("refault");
     pools(&mut registry, statuses);
     members(&mut registry, statuses);
+    host(&mut registry, groups);
     window(&mut registry, traffic);
     let mut text = String::new();
     // Writing to a string does not fail.
@@ -63,6 +64,79 @@ pub fn plain(open: &str) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Groups of a host that have labels of their own: those that use most. The sums over all others stand under
+/// [`OTHERS`], so the number of labels is bounded whatever groups there are.
+pub const MAX_GROUPS: usize = 100;
+/// The label of all groups beyond [`MAX_GROUPS`]; no path is called so.
+pub const OTHERS: &str = "(others)";
+
+/// The figures of a control group.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GroupFigures {
+    /// Its path, printable.
+    pub group: String,
+    /// Bytes charged to it and those below it.
+    pub usage_bytes: u64,
+    /// Bytes accessed in the longest window that is known.
+    pub working_set_bytes: Option<u64>,
+    /// The limit that would do.
+    pub high_bytes: Option<u64>,
+    /// Pages that came back soon after they were evicted.
+    pub refaults: u64,
+    /// Share of time in which something waited for memory.
+    pub pressure: Option<f64>,
+}
+
+fn host(registry: &mut Registry, groups: &[GroupFigures]) {
+    if groups.is_empty() {
+        return;
+    }
+    let mut groups = groups.to_vec();
+    groups.sort_by(|one, two| two.usage_bytes.cmp(&one.usage_bytes).then(one.group.cmp(&two.group)));
+    let others = groups.split_off(groups.len().min(MAX_GROUPS));
+    if !others.is_empty() {
+        let sum = |figure: fn(&GroupFigures) -> u64| others.iter().map(figure).fold(0, u64::saturating_add);
+        groups.push(GroupFigures {
+            group: OTHERS.to_owned(),
+            usage_bytes: sum(|group| group.usage_bytes),
+            working_set_bytes: Some(sum(|group| group.working_set_bytes.unwrap_or(0))),
+            high_bytes: Some(sum(|group| group.high_bytes.unwrap_or(0))),
+            refaults: sum(|group| group.refaults),
+            pressure: None,
+        });
+    }
+    let labels = |group: &GroupFigures| vec![("group", group.group.clone())];
+    let sizes: [(&str, &str, fn(&GroupFigures) -> Option<u64>); 3] = [
+        ("host_usage", "Bytes charged to a control group and those below it", |group| Some(group.usage_bytes)),
+        ("host_working_set", "Bytes accessed in the longest window that is known", |group| group.working_set_bytes),
+        ("host_proposed_high", "The limit that would do", |group| group.high_bytes),
+    ];
+    for (name, help, figure) in sizes {
+        let family = Sizes::default();
+        for group in &groups {
+            if let Some(bytes) = figure(group) {
+                family.get_or_create(&labels(group)).set(bytes as i64);
+            }
+        }
+        registry.register_with_unit(name, help, Unit::Bytes, family);
+    }
+    let refaults: Family<Labels, Counter> = Family::default();
+    let pressure = Shares::default();
+    for group in &groups {
+        refaults.get_or_create(&labels(group)).inc_by(group.refaults);
+        if let Some(share) = group.pressure {
+            pressure.get_or_create(&labels(group)).set(share);
+        }
+    }
+    registry.register("host_refaults", "Pages that came back soon after they were evicted", refaults);
+    registry.register_with_unit(
+        "host_pressure",
+        "Share of time in which something waited for memory",
+        Unit::Ratios,
+        pressure,
+    );
 }
 
 fn of_pool(status: &Status) -> Labels {
@@ -218,7 +292,7 @@ mod tests {
             ..Status::default()
         };
         let traffic = TrafficFigures { taken: [2, 1], refused: [[0, 3], [0, 0]], answers: [(200, 9)].into() };
-        let text = open(&[status], &traffic);
+        let text = open(&[status], &[], &traffic);
         for line in [
             "refault_pool_memory_bytes{pool=\"p\"} 10",
             "refault_member_charge_bytes{pool=\"p\",program=\"a\\\"b\\n\",name=\"web\",pid=\"3\"} 5",
@@ -251,5 +325,24 @@ mod tests {
             assert!(plain.contains(line), "{line} is not in\n{plain}");
         }
         assert!(!plain.contains("# UNIT") && !plain.contains("# EOF"));
+    }
+
+    #[test]
+    fn however_many_groups_there_are_labels_are_bounded_and_sums_are_kept() {
+        let group = |number: u64| GroupFigures {
+            group: format!("/a\"b\\{number}"),
+            usage_bytes: number,
+            refaults: 1,
+            ..GroupFigures::default()
+        };
+        let groups: Vec<GroupFigures> = (0..5000).map(group).collect();
+        let text = open(&[], &groups, &TrafficFigures::default());
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("refault_host_usage_bytes{")).collect();
+        assert_eq!(lines.len(), MAX_GROUPS + 1);
+        let sum: u64 = lines.iter().filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum();
+        assert_eq!(sum, (0..5000).sum::<u64>());
+        assert!(text.contains("refault_host_refaults_total{group=\"(others)\"} 4900"), "{text}");
+        assert!(text.contains("group=\"/a\\\"b\\\\4999\""), "{}", lines[0]);
+        assert!(!open(&[], &[], &TrafficFigures::default()).contains("refault_host_"));
     }
 }

@@ -11,6 +11,8 @@ use super::http::SERVER;
 
 const PAGE: &str = include_str!("page/index.html");
 const SCRIPT: &str = include_str!("page/page.js");
+const HOST: &str = include_str!("page/host.html");
+const HOST_SCRIPT: &str = include_str!("page/host.js");
 const STYLE: &str = include_str!("page/page.css");
 const CHARTS: &str = include_str!("page/uplot.js");
 const CHART_STYLE: &str = include_str!("page/uplot.css");
@@ -35,6 +37,8 @@ pub enum Target {
     Events,
     /// How their members were in the last minutes.
     History,
+    /// The host's groups.
+    Host,
     /// A member's budget.
     Budget,
 }
@@ -46,6 +50,8 @@ impl Target {
             SERVER => Target::Server,
             "" => Target::Part("text/html; charset=utf-8", PAGE),
             "/page.js" => Target::Part("text/javascript; charset=utf-8", SCRIPT),
+            "/host" => Target::Part("text/html; charset=utf-8", HOST),
+            "/host.js" => Target::Part("text/javascript; charset=utf-8", HOST_SCRIPT),
             "/page.css" => Target::Part("text/css; charset=utf-8", STYLE),
             "/uplot.js" => Target::Part("text/javascript; charset=utf-8", CHARTS),
             "/uplot.css" => Target::Part("text/css; charset=utf-8", CHART_STYLE),
@@ -54,6 +60,7 @@ impl Target {
             "/api/pools" => Target::Pools,
             "/api/events" => Target::Events,
             "/api/history" => Target::History,
+            "/api/host" => Target::Host,
             "/api/budget" => Target::Budget,
             _ => return None,
         })

@@ -1,0 +1,107 @@
+//! `refault host --apply`: brings groups down to the limits that would do.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use refault_console::{Failure, Share, say};
+use refault_host::apply::journal::Journal;
+use refault_host::apply::{Control, Step};
+use refault_host::host::{Host, Report, Row};
+use refault_lab::size::bytes_text;
+
+use super::unseen;
+use crate::wss::{interrupts, sleep};
+
+/// Between two steps.
+const STEP_EVERY: Duration = Duration::from_secs(1);
+/// Between two lines of what was done.
+const SAY_EVERY: Duration = Duration::from_secs(10);
+
+/// What is asked for.
+pub(super) struct Wishes<'a> {
+    /// The journal's file.
+    pub journal: &'a PathBuf,
+    /// The share of time that a group may wait.
+    pub pressure: Share,
+    /// Changes are made, not only told.
+    pub yes: bool,
+    /// It ends after so long.
+    pub length: Option<Duration>,
+}
+
+/// Steps until an interrupt, and puts back what was changed.
+pub(super) fn run(host: &mut Host, wishes: &Wishes<'_>) -> Result<(), Failure> {
+    let failed = |what: &str, error: std::io::Error| Failure::failed(what, wishes.journal.display(), error);
+    let journal = match wishes.yes {
+        true => {
+            let journal = Journal::open(wishes.journal).map_err(|error| failed("no journal", error))?;
+            let left = journal.changes().len();
+            if left > 0 {
+                let count =
+                    journal.put_back().map_err(|error| failed("cannot put back what was left changed", error))?;
+                say(format_args!("put back {count} of {left} limits that an earlier run had left changed"));
+                Some(Journal::open(wishes.journal).map_err(|error| failed("no journal", error))?)
+            } else {
+                Some(journal)
+            }
+        }
+        false => {
+            say("a dry run: nothing is changed; add --yes to change limits");
+            None
+        }
+    };
+    let mut control = Control::new(journal, wishes.pressure.0);
+    let (asked, begun) = (interrupts(), Instant::now());
+    let (mut next, mut said) = (begun, begun);
+    let mut first: HashMap<u64, u64> = HashMap::new();
+    let mut limits: HashMap<String, Step> = HashMap::new();
+    let mut last = None;
+    while wishes.length.is_none_or(|length| begun.elapsed() < length) {
+        if !sleep(host.due().min(next).saturating_duration_since(Instant::now()), &asked) {
+            break;
+        }
+        if host.due() <= Instant::now() {
+            host.step().map_err(|error| unseen(&error))?;
+        }
+        if next > Instant::now() {
+            continue;
+        }
+        next = Instant::now() + STEP_EVERY;
+        let report = host.report();
+        for row in &report.groups {
+            first.entry(row.id).or_insert(row.figures.usage_bytes);
+        }
+        let steps = control.step(&ends(&report)).map_err(|error| failed("cannot note changes", error))?;
+        limits.extend(steps.into_iter().map(|step| (step.path.clone(), step)));
+        if said.elapsed() >= SAY_EVERY {
+            said = Instant::now();
+            tell(&limits);
+            limits.clear();
+        }
+        last = Some(report);
+    }
+    tell(&limits);
+    let now = last.iter().flat_map(|report| ends(report)).map(|row| (row.id, row.figures.usage_bytes));
+    let saved: u64 = now.map(|(id, usage)| first.get(&id).map_or(0, |first| first.saturating_sub(usage))).sum();
+    let count = control.end().map_err(|error| failed("cannot put back", error))?;
+    say(format_args!("groups use {} less than at first; {count} limits were put back", bytes_text(saved)));
+    Ok(())
+}
+
+/// The groups that have none below them, without the root.
+fn ends(report: &Report) -> Vec<&Row> {
+    let is_above = |row: &Row| {
+        let below = format!("{}/", row.path);
+        report.groups.iter().any(|other| other.path.starts_with(&below))
+    };
+    report.groups.iter().filter(|row| row.path != "/" && !is_above(row)).collect()
+}
+
+fn tell(limits: &HashMap<String, Step>) {
+    let mut all: Vec<&Step> = limits.values().collect();
+    all.sort_by(|one, two| one.path.cmp(&two.path));
+    for step in all {
+        say(format_args!("{}: limit {}", step.path, bytes_text(step.to_bytes)));
+    }
+}

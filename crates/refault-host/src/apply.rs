@@ -1,0 +1,206 @@
+//! Brings groups down to the limits that would do, step by step, and takes that back when they suffer.
+//!
+//! In version 2 a step lowers `memory.high`, which makes the kernel reclaim and kills nothing. In version 1 a limit kills, so
+//! the soft limit is lowered, and what is above it is reclaimed as `refault reclaim` does it. How large a step is, the
+//! controller of proactive reclaim says ([`refault_pool::pressure`]), which begins anew more carefully after a group has
+//! suffered: waited for memory, or brought back more than [`MAX_REFAULTS`] pages per second.
+//!
+//! Invariants: no limit goes below what a group accessed in the last two windows, and what is charged to it anyway; none goes
+//! above what it was. What a limit was stands in the [`journal`] before it is changed, and is put back at the end,
+//! or by the next start.
+
+pub mod journal;
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+
+use refault_pool::pressure::{Controller, Stalls};
+use refault_pool::reclaim::cgroup::Cgroup;
+
+use self::journal::{Change, Journal};
+use crate::host::Row;
+
+/// Pages per second that come back from which on a group suffers.
+pub const MAX_REFAULTS: f64 = 256.0;
+/// What a group that suffers gets back of what is charged to it.
+const BACK: f64 = 0.1;
+const HIGH: &str = "memory.high";
+const SOFT: &str = "memory.soft_limit_in_bytes";
+const MAX: &str = "memory.limit_in_bytes";
+
+/// A limit that was changed, or would be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The group's path.
+    pub path: String,
+    /// The limit before, or what was charged if there was none.
+    pub from_bytes: u64,
+    /// The limit now.
+    pub to_bytes: u64,
+}
+
+/// What is known of a group whose limit is set.
+#[derive(Debug)]
+struct Held {
+    controller: Controller,
+    limit_bytes: u64,
+    /// What its last two windows ask for: seconds of the newer one, and bytes of both.
+    window_seconds: f64,
+    floors: [u64; 2],
+}
+
+/// Sets limits.
+#[derive(Debug)]
+pub struct Control {
+    journal: Option<Journal>,
+    pressure: f64,
+    host: Option<Stalls>,
+    held: HashMap<u64, Held>,
+}
+
+impl Control {
+    /// Lets a group wait for memory for this share of time. Without a journal nothing is changed.
+    pub fn new(journal: Option<Journal>, pressure: f64) -> Control {
+        Control { journal, pressure, host: Stalls::of_host().ok(), held: HashMap::new() }
+    }
+
+    /// Takes a step for each of these groups, which have none below them.
+    ///
+    /// # Errors
+    /// The journal cannot be written. Groups that are gone are left out, and so are those of other users.
+    pub fn step(&mut self, rows: &[&Row]) -> io::Result<Vec<Step>> {
+        let of_host = self.host.as_mut().and_then(|stalls| stalls.share().ok()).unwrap_or(0.0);
+        let ids: std::collections::HashSet<u64> = rows.iter().map(|row| row.id).collect();
+        self.held.retain(|id, _| ids.contains(id));
+        let mut steps = Vec::new();
+        for row in rows {
+            let Some(proposal) = row.proposal else { continue };
+            let usage = row.figures.usage_bytes;
+            let held = self.held.entry(row.id).or_insert_with(|| Held {
+                controller: Controller::new(self.pressure),
+                limit_bytes: usage,
+                window_seconds: 0.0,
+                floors: [0; 2],
+            });
+            held.see(proposal.window_seconds, proposal.high_bytes);
+            let refaults = row.refaults_per_second.unwrap_or(0.0);
+            // A group of version 1 has no pressure of its own.
+            let pressure = row.pressure.unwrap_or(of_host);
+            let suffers = pressure >= self.pressure || refaults >= MAX_REFAULTS;
+            let to_bytes = held.next(usage, if suffers { pressure.max(self.pressure) } else { pressure });
+            let from_bytes = held.limit_bytes;
+            if to_bytes == from_bytes {
+                continue;
+            }
+            if let Some(journal) = &mut self.journal {
+                match set(journal, row, to_bytes) {
+                    Ok(()) => {}
+                    Err(error) if journal.has_failed() => return Err(error),
+                    Err(_) => continue,
+                }
+            }
+            held.limit_bytes = to_bytes;
+            steps.push(Step { path: row.path.clone(), from_bytes, to_bytes });
+        }
+        Ok(steps)
+    }
+
+    /// Puts back what was changed; answers how many limits.
+    ///
+    /// # Errors
+    /// A limit cannot be put back; it stays in the journal.
+    pub fn end(self) -> io::Result<usize> {
+        self.journal.map_or(Ok(0), Journal::put_back)
+    }
+}
+
+impl Held {
+    /// What a window asks for. The same window is seen at many steps.
+    fn see(&mut self, window_seconds: f64, bytes: u64) {
+        if (self.window_seconds - window_seconds).abs() > f64::EPSILON {
+            (self.window_seconds, self.floors) = (window_seconds, [bytes, self.floors[0]]);
+        }
+        // What is charged anyway changes within a window.
+        self.floors[0] = self.floors[0].max(bytes);
+    }
+
+    /// The limit after this step.
+    fn next(&mut self, usage: u64, pressure: f64) -> u64 {
+        let floor = self.floors[0].max(self.floors[1]);
+        let less = self.controller.step(usage, pressure);
+        if pressure >= self.controller.target() {
+            let back = (usage as f64 * BACK) as u64;
+            return self.limit_bytes.max(usage).saturating_add(back);
+        }
+        if usage <= floor || less == 0 {
+            return self.limit_bytes.max(floor);
+        }
+        self.limit_bytes.min(usage).saturating_sub(less).max(floor)
+    }
+}
+
+/// Sets the limit of a group, which is in the journal before.
+fn set(journal: &mut Journal, row: &Row, bytes: u64) -> io::Result<()> {
+    let (file, is_first) = if row.cgroup_version == 1 { (SOFT, true) } else { (HIGH, false) };
+    let path = row.directory.join(file);
+    let change = |file: &str| Change {
+        directory: row.directory.clone(),
+        id: row.id,
+        file: file.to_owned(),
+        before: String::new(),
+    };
+    let before = journal.note(change(file))?;
+    // Never above what it was.
+    let most = journal::limit(&before).unwrap_or(u64::MAX);
+    let text = if bytes >= most { before } else { bytes.to_string() };
+    fs::write(path, text)?;
+    if is_first && row.figures.usage_bytes > bytes {
+        journal.note(change(MAX))?;
+        Cgroup::open(&row.directory)?.reclaim(row.figures.usage_bytes - bytes)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn held(limit: u64, floor: u64) -> Held {
+        Held { controller: Controller::new(0.01), limit_bytes: limit, window_seconds: 1.0, floors: [floor, 0] }
+    }
+
+    #[test]
+    fn steps_end_at_what_the_last_two_windows_asked_for() {
+        let mut group = held(1000 * MIB, 600 * MIB);
+        group.see(2.0, 300 * MIB);
+        let mut usage = 1000 * MIB;
+        for _ in 0..200 {
+            group.limit_bytes = group.next(usage, 0.0);
+            usage = usage.min(group.limit_bytes);
+            assert!(group.limit_bytes >= 600 * MIB);
+        }
+        assert_eq!(usage, 600 * MIB);
+        group.see(3.0, 300 * MIB);
+        (0..200).for_each(|_| {
+            group.limit_bytes = group.next(usage, 0.0);
+            usage = usage.min(group.limit_bytes);
+        });
+        assert_eq!(usage, 300 * MIB, "the window that asked for more is two windows ago");
+    }
+
+    #[test]
+    fn a_group_that_suffers_gets_memory_back_and_smaller_steps() {
+        let mut group = held(800 * MIB, 100 * MIB);
+        let first = group.next(800 * MIB, 0.0);
+        assert_eq!(first, 784 * MIB);
+        group.limit_bytes = first;
+        let back = group.next(780 * MIB, 0.5);
+        assert!(back > 850 * MIB, "{}", back / MIB);
+        group.limit_bytes = back;
+        let after = (0..5).map(|_| group.next(800 * MIB, 0.0)).find(|limit| *limit < back).expect("it goes on");
+        assert!(after > 784 * MIB && after < 800 * MIB, "{}", after / MIB);
+    }
+}
