@@ -17,9 +17,16 @@ fn scratch() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory on a disk")
 }
 
+/// What is found below a path, without ages, which go on.
 fn found(path: &Path, more: &[&str]) -> Value {
     let path = path.to_str().expect("UTF-8");
-    serde_json::from_str(&stdout(&[&["host", "--json"], more, &["--files", path]].concat())).expect("JSON")
+    let mut found: Value =
+        serde_json::from_str(&stdout(&[&["host", "--json"], more, &["--files", path]].concat())).expect("JSON");
+    for file in found["largest"].as_array_mut().expect("files") {
+        let age = file.as_object_mut().expect("an object").remove("age_seconds");
+        assert!(age.is_some_and(|age| age.as_u64() < Some(3600)), "{file}");
+    }
+    found
 }
 
 fn cached(found: &Value, name: &str) -> Option<u64> {

@@ -60,7 +60,9 @@ fn timed(line: &str) -> (Option<f64>, &str) {
     let text = line.split_once(" kernel: ").map_or(line, |(_, text)| text);
     let seconds = text.strip_prefix('[').and_then(|rest| {
         let (time, text) = rest.split_once(']')?;
-        Some((time.trim().parse::<f64>().ok().filter(|seconds| seconds.is_finite() && *seconds >= 0.0)?, text))
+        // A number without a fraction is that of a process.
+        let seconds = time.trim().parse::<f64>().ok().filter(|_| time.contains('.'));
+        Some((seconds.filter(|seconds| seconds.is_finite() && *seconds >= 0.0)?, text))
     });
     match seconds {
         Some((seconds, text)) => (Some(seconds), text.strip_prefix(' ').unwrap_or(text)),
