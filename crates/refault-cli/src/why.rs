@@ -79,7 +79,7 @@ pub fn run(args: &WhyArgs) -> Result<(), Failure> {
     let booted = if args.log.is_none() { boot_seconds() } else { None };
     let mut cases = Vec::new();
     for kill in kills {
-        let time_seconds = booted.zip(kill.seconds_after_boot).map(|(boot, after)| boot + after as u64);
+        let time_seconds = booted.zip(kill.seconds_after_boot).map(|(boot, after)| (boot + after).ceil() as u64);
         let group = kill.group.as_deref().or(kill.victim_group.as_deref()).unwrap_or("/");
         let before = match (&history, time_seconds) {
             (Some(history), Some(time)) => {
@@ -123,11 +123,11 @@ pub fn run(args: &WhyArgs) -> Result<(), Failure> {
 }
 
 /// When this host started, in seconds since 1970.
-fn boot_seconds() -> Option<u64> {
+fn boot_seconds() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/uptime").ok()?;
     let up: f64 = text.split(' ').next()?.parse().ok()?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-    Some((now.as_secs_f64() - up) as u64)
+    Some(now.as_secs_f64() - up)
 }
 
 /// The groups that count kills themselves.

@@ -82,7 +82,7 @@ pub(super) fn run(host: &mut Host, wishes: &Wishes<'_>) -> Result<(), Failure> {
         last = Some(report);
     }
     tell(&limits);
-    let now = last.iter().flat_map(|report| ends(report)).map(|row| (row.id, row.figures.usage_bytes));
+    let now = last.iter().flat_map(ends).map(|row| (row.id, row.figures.usage_bytes));
     let saved: u64 = now.map(|(id, usage)| first.get(&id).map_or(0, |first| first.saturating_sub(usage))).sum();
     let count = control.end().map_err(|error| failed("cannot put back", error))?;
     say(format_args!("groups use {} less than at first; {count} limits were put back", bytes_text(saved)));
