@@ -109,7 +109,8 @@ fn growth(before: &[Sample]) -> Option<Growth> {
 fn swap(kill: &Kill, before: &[Sample]) -> Option<Verdict> {
     let room =
         kill.swap.map_or(0, |swap| swap.limit_bytes.map_or(u64::MAX, |most| most.saturating_sub(swap.used_bytes)));
-    let anonymous = kill.stat.map(|stat| stat.anonymous_bytes + stat.shared_bytes).or(kill.victim.anonymous_bytes)?;
+    let anonymous =
+        kill.stat.map(|stat| stat.anonymous_bytes.saturating_add(stat.shared_bytes)).or(kill.victim.anonymous_bytes)?;
     if anonymous == 0 || room >= anonymous {
         return None;
     }
