@@ -31,6 +31,8 @@ use crate::shared::protocol::{AGES, MemberStatus, Status};
 type Metric<T> = (&'static str, &'static str, fn(&T) -> u64);
 /// What it is, and the figure.
 type Figure<T> = (Statistic, fn(&T) -> u64);
+/// The same of a group, where it is known.
+type KnownMetric = (&'static str, &'static str, fn(&GroupFigures) -> Option<u64>);
 type Labels = Vec<(&'static str, String)>;
 type Sizes = Family<Labels, Gauge>;
 type Shares = Family<Labels, Gauge<f64, AtomicU64>>;
@@ -108,7 +110,7 @@ fn host(registry: &mut Registry, groups: &[GroupFigures]) {
         });
     }
     let labels = |group: &GroupFigures| vec![("group", group.group.clone())];
-    let sizes: [(&str, &str, fn(&GroupFigures) -> Option<u64>); 3] = [
+    let sizes: [KnownMetric; 3] = [
         ("host_usage", "Bytes charged to a control group and those below it", |group| Some(group.usage_bytes)),
         ("host_working_set", "Bytes accessed in the longest window that is known", |group| group.working_set_bytes),
         ("host_proposed_high", "The limit that would do", |group| group.high_bytes),
