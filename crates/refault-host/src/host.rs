@@ -118,6 +118,11 @@ impl Host {
         self.rounds.done()
     }
 
+    /// Groups that something is remembered of.
+    pub fn known(&self) -> usize {
+        self.known.len()
+    }
+
     /// Share of a processor that looks took so far.
     pub fn share(&self) -> f64 {
         self.spent.as_secs_f64() / self.begun.elapsed().as_secs_f64().max(1e-3)
