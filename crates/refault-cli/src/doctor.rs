@@ -3,6 +3,7 @@
 //! Everything is asked of the running kernel, not guessed from its version; speeds are measured in a second. Exit code
 //! 0 when `refault run` would work, 1 when not; the same for a program that is named, at which it looks instead.
 
+mod kernel;
 mod measure;
 mod program;
 mod system;
@@ -29,6 +30,7 @@ Examples:
   refault doctor                  a table; exit code 0 if 'refault run' would work here, 1 if not
   refault doctor --format json    the same for scripts
   refault doctor --quick          without the measurements
+  refault doctor --clean          removes what killed runs left
   refault doctor ./server         whether 'refault run' can manage this program, and why not; exit code 0 or 1")]
 /// Say what works on this machine, how fast, and what would improve it
 pub struct DoctorArgs {
@@ -37,6 +39,9 @@ pub struct DoctorArgs {
     /// Measure nothing
     #[arg(long)]
     quick: bool,
+    /// Remove cgroups and zram devices that `refault run` left because it was killed together with what keeps them
+    #[arg(long, conflicts_with_all = ["quick", "program"])]
+    clean: bool,
     /// A program to look at, as it would be given to `refault run`: it is not started
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
@@ -92,6 +97,9 @@ impl Finding {
 
 /// Runs the command.
 pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
+    if args.clean {
+        return kernel::clean();
+    }
     let mut outputs = args.result.outputs();
     let (format, out) = args.result.claim(&mut outputs)?;
     let (findings, obstacle) = match args.program.is_empty() {
@@ -134,6 +142,7 @@ fn examine(machine: &Machine, quick: bool) -> Vec<Finding> {
     findings.extend(userfaultfd(&capabilities));
     findings.push(scan(&capabilities));
     findings.push(io_uring(&capabilities));
+    findings.push(kernel::finding());
     findings.push(machine.memory_limit());
     findings.push(machine.swap());
     findings.push(machine.zram());

@@ -93,7 +93,7 @@ impl Launch {
     pub fn new(program: &[OsString], memory: u64) -> Result<Launch, Failure> {
         let library = program::agent_library();
         let image = check_program(program, library.as_deref())?;
-        if let Some(KernelObstacle { what, tried, remedy }) = kernel_obstacle() {
+        if let Some(KernelObstacle { what, tried, remedy, .. }) = kernel_obstacle() {
             return Err(Failure::failed(what, tried, remedy));
         }
         let library = library.ok_or_else(|| {
@@ -260,14 +260,17 @@ pub struct KernelObstacle {
     pub tried: String,
     /// What to do about it.
     pub remedy: &'static str,
+    /// The command runs under another of its kind.
+    pub is_nested: bool,
 }
 
 /// What this kernel lacks, or the filter that this process runs under forbids.
 pub fn kernel_obstacle() -> Option<KernelObstacle> {
-    let obstacle = |what, tried: String, remedy| Some(KernelObstacle { what, tried, remedy });
+    let is_nested = std::env::var_os(VARIABLE).is_some();
+    let obstacle = |what, tried: String, remedy| Some(KernelObstacle { what, tried, remedy, is_nested });
     match Uffd::probe() {
         Ok(()) if sys::can_dispatch() => None,
-        Ok(()) if std::env::var_os(VARIABLE).is_some() => obstacle(
+        Ok(()) if is_nested => obstacle(
             "this is under 'refault run' already",
             "a program has one budget, which its children share".to_owned(),
             "start the program without a second 'refault run'",

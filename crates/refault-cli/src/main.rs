@@ -89,6 +89,8 @@ enum Command {
     Bench(bench::BenchArgs),
     Completions(completions::CompletionsArgs),
     Man(completions::ManArgs),
+    #[command(hide = true)]
+    KernelKeeper(run::kernel::KeeperArgs),
 }
 
 fn main() -> ExitCode {
@@ -124,6 +126,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => completions::run_man(args),
+        Command::KernelKeeper(args) => run::kernel::keep(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

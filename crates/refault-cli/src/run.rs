@@ -6,10 +6,12 @@
 
 pub mod advice;
 mod ask;
+pub(crate) mod backend;
 #[allow(unsafe_code)] // System calls on signals and processes, each with its reason.
 pub(crate) mod child;
 mod control;
 pub mod escaped;
+pub(crate) mod kernel;
 mod looks;
 mod measured;
 mod member_name;
@@ -19,6 +21,7 @@ mod seat;
 mod statistics;
 pub mod summary;
 mod sums;
+mod telling;
 pub mod totals;
 pub mod tree;
 mod unmanaged;
@@ -29,11 +32,15 @@ use std::cell::Cell;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{ArgGroup, Args, ValueEnum};
 use refault_console::{Failure, Share, say};
 
+use refault_kernel::Places;
 use refault_paging::MIN_PROGRAM_BYTES;
+
+use self::backend::{Backend, Wanted};
 
 use crate::launch::{self, MonitorOptions};
 use refault_lab::size::Bytes;
@@ -56,6 +63,9 @@ with a key that lives only in the processes. Resident and compressed pages and t
 program and its children together. Thread stacks, code, files, shared memory and huge pages are not counted; a line names
 them at the end if they exceed a tenth. No privilege is needed.
 
+With --backend kernel the kernel pages: a memory cgroup and swap on zram, made for the run and removed after it. That
+holds any program and all its memory, files' pages included, and needs the right to make a cgroup.
+
 --watch draws on the terminal of standard error until the program ends; keys go to the program. What the program
 writes to that terminal is held meanwhile and shown then (it sees a file, not a terminal); redirect its output to
 see it earlier. Exit status and signals are the program's, as without --watch.
@@ -74,6 +84,9 @@ pub struct RunArgs {
     /// How much longer the program may take in that table [default: 5%]
     #[arg(long, value_name = "PERCENT")]
     slowdown: Option<Share>,
+    /// What keeps the budget; auto says at the end if it took the kernel, and why
+    #[arg(long, value_enum, default_value = "auto")]
+    backend: Wanted,
     /// Bytes that may be resident, compressed memory not counted: for experiments
     #[arg(long, value_name = "SIZE", conflicts_with_all = ["memory", "runs", "slowdown"])]
     resident: Option<Bytes>,
@@ -132,6 +145,21 @@ pub struct RunArgs {
 struct BudgetList(u64, Vec<u64>);
 
 impl RunArgs {
+    /// The options that only the pager has, as they were given.
+    fn of_the_pager(&self) -> Option<&'static str> {
+        let options = [
+            ("--resident", self.resident.is_some()),
+            ("--pool", self.pool.pool.is_some()),
+            ("--policy", self.policy.is_some()),
+            ("--store", self.store.is_some()),
+            ("--children own", self.children == Children::Own),
+            ("--what-if", self.what_if),
+            ("--watch", self.watch),
+            ("--scheme", self.scheme.is_some()),
+        ];
+        options.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
+    }
+
     /// The policy that was named, or the one that suits the rest.
     fn policy(&self) -> &str {
         let wants_generations = self.pool.pool.is_some() || self.scheme.is_some();
@@ -193,6 +221,26 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     }
     let policy = args.policy();
     launch::check_policy(policy)?;
+    let needs_pager = args.of_the_pager();
+    if let (Some(option), Wanted::Kernel) = (needs_pager, args.backend) {
+        let remedy = "the kernel's backend has none of the pager's own: leave it out, or --backend kernel";
+        return Err(Failure::usage("not possible together", format_args!("--backend kernel and {option}"), remedy));
+    }
+    let chosen = backend::choose(&args.program, args.backend, needs_pager.is_some(), &Places::default());
+    if let (Backend::Kernel, Some(budgets)) = (chosen.backend, &args.memory) {
+        check_memory("--memory", budgets.0)?;
+        let run = kernel::InGroup {
+            program: &args.program,
+            memory: budgets.0,
+            stats: args.stats.as_deref(),
+            stats_interval: Duration::from_millis(args.stats_interval),
+            control: args.memory_control.as_deref(),
+            summary: args.summary.as_deref(),
+            quiet: args.quiet,
+            reason: chosen.reason,
+        };
+        return run.run();
+    }
     let seat = args.pool.join(&args.program, args.store.as_deref())?;
     let (option, memory) = match (&args.memory, args.resident, &seat) {
         (Some(budgets), ..) => ("--memory", budgets.0),
@@ -216,9 +264,16 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         watch: watching,
         summary: args.summary.as_deref(),
         quiet: args.quiet,
+        reason: String::new(),
         monitor: args.scheme.is_some().then_some((&options, args.monitor_cpu.0)),
     };
-    tree.run()
+    // Where the pager cannot and the kernel might, it is said what it lacks for that.
+    tree.run().map_err(|failure| match failure {
+        Failure::Failed(line) if !chosen.reason.is_empty() => {
+            Failure::Failed(format!("{line}; kernel backend: {}", chosen.reason))
+        }
+        other => other,
+    })
 }
 
 fn check_memory(option: &str, memory: u64) -> Result<(), Failure> {

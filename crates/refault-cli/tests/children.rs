@@ -67,7 +67,7 @@ impl Bench {
 
 fn under(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_refault"))
-        .args(["run", "--memory", "16M", "--"])
+        .args(["run", "--backend", "pager", "--memory", "16M", "--"])
         .args(words)
         .output()
         .expect("starts")

@@ -80,7 +80,7 @@ fn obstacles_are_told_apart() {
     let program = scratch.path("static");
     let gcc = Command::new("gcc").arg("-static").arg("-o").arg(&program).arg(&source).output().expect("gcc starts");
     if gcc.status.success() {
-        let refused = output(&mut refault("64M", &["--", program.to_str().expect("text")]));
+        let refused = output(&mut refault("64M", &["--backend", "pager", "--", program.to_str().expect("text")]));
         assert_eq!(refused.status.code(), Some(1));
         assert!(text(&refused.stderr).contains("statically linked"), "{}", text(&refused.stderr));
     } else {

@@ -147,6 +147,11 @@ macro_rules! statistics {
 statistics! {
     BUDGET "budget_bytes" "budget" Bytes Both Stable
         "what the program and its children may use together; in a pool the grant";
+    BACKEND "backend" "backend" Word Run Stable
+        "what keeps the budget: `pager`, or `kernel` (a memory cgroup, and swap on zram)";
+    BACKEND_REASON "backend_reason" "why this backend" Word Run Stable "why `--backend auto` took it, or that it was asked for";
+    MISSING "missing" "not counted" Word Run Stable
+        "names of the figures that the backend does not count, which are left out";
     PEAK "peak_bytes" "peak" Bytes Run Stable
         "the most that they used at once: resident and compressed pages, and the tool's own memory";
     PEAK_WITH_STORED "peak_with_stored_bytes" "peak, stored pages included" Bytes Run Stable

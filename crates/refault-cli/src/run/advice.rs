@@ -24,7 +24,7 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// Looks closer together than this are one, so that a frequent look needs no more memory.
 const MIN_APART: Duration = Duration::from_millis(500);
 /// Fewer refaults are hardly any: the budget is enough.
-const MIN_REFAULTS: u64 = 32;
+pub(super) const MIN_REFAULTS: u64 = 32;
 /// With fewer refaults of followed pages nothing can be told.
 const MIN_FOLLOWED: u64 = 4;
 

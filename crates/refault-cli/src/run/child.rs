@@ -9,7 +9,7 @@
 //! something happens.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, FromRawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
@@ -208,6 +208,13 @@ impl Child {
         let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
         if code == 0 { Ok(()) } else { Err(Failure::Exit(code as u8)) }
     }
+}
+
+/// Has a command's process enter cgroups before it executes the program.
+pub(crate) fn enter(command: &mut Command, entrances: Vec<File>) {
+    let enter = move || entrances.iter().try_for_each(|mut entrance| entrance.write_all(b"0"));
+    // SAFETY: the closure makes system calls and touches nothing else.
+    unsafe { command.pre_exec(enter) };
 }
 
 /// Queues a signal with a value to one thread of a process; nothing is done about a failure.

@@ -24,16 +24,27 @@ impl<'a> Control<'a> {
         Control { path, last: None, looked: Instant::now() }
     }
 
+    /// A budget that has been written since the last call.
+    pub(super) fn wanted(&mut self) -> Option<u64> {
+        let wanted = std::fs::read_to_string(self.path).ok().and_then(|text| text.trim().parse::<u64>().ok());
+        wanted.filter(|bytes| *bytes >= MIN_PROGRAM_BYTES && self.last.replace(*bytes) != Some(*bytes))
+    }
+
+    /// Whether it is time to look.
+    pub(super) fn is_due(&mut self) -> bool {
+        let is_due = self.looked.elapsed() >= EVERY;
+        if is_due {
+            self.looked = Instant::now();
+        }
+        is_due
+    }
+
     /// Applies a changed budget.
     pub(super) fn look(&mut self, shared: &Shared) {
-        if self.looked.elapsed() < EVERY {
+        if !self.is_due() {
             return;
         }
-        self.looked = Instant::now();
-        let wanted = std::fs::read_to_string(self.path).ok().and_then(|text| text.trim().parse::<u64>().ok());
-        if let Some(bytes) = wanted.filter(|bytes| *bytes >= MIN_PROGRAM_BYTES)
-            && self.last.replace(bytes) != Some(bytes)
-        {
+        if let Some(bytes) = self.wanted() {
             shared.set_limit(bytes);
         }
         make_room(shared);

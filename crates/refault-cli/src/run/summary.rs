@@ -30,6 +30,9 @@ pub struct Summary {
     /// What it came to.
     #[serde(flatten)]
     pub totals: Totals,
+    /// Why this backend, if `refault run` has chosen it.
+    #[serde(default)]
+    pub backend_reason: String,
     /// Processes of the tree that go on after the program's end.
     pub left_running: u64,
     /// Programs that ran in the tree without being managed.
@@ -54,6 +57,13 @@ impl Summary {
         escaped: Escaped,
     ) -> Summary {
         let (unmanaged_programs, unmanaged_others) = unmanaged::all(shared);
+        let left_running = shared.living().count() as u64;
+        let ended = Summary::ended(program, end, ran, totals);
+        Summary { left_running, unmanaged_programs, unmanaged_others, escaped, ..ended }
+    }
+
+    /// Of a program that has ended, of which no more is known than these totals.
+    pub(super) fn ended(program: &[std::ffi::OsString], end: &End, ran: Duration, totals: Totals) -> Summary {
         Summary {
             program: program.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             exit_code: end.status.code(),
@@ -62,17 +72,29 @@ impl Summary {
             user_seconds: end.user.as_secs_f64(),
             system_seconds: end.system.as_secs_f64(),
             totals,
-            left_running: shared.living().count() as u64,
-            unmanaged_programs,
-            unmanaged_others,
-            escaped,
+            ..Summary::default()
         }
     }
 
     /// The lines that name what was not managed or not bounded.
     pub(super) fn warnings(&self) -> Vec<String> {
         let programs = unmanaged::line(&self.unmanaged_programs, self.unmanaged_others);
-        programs.into_iter().chain(self.escaped.lines(self.totals.budget_bytes)).collect()
+        let backend = (!self.backend_reason.is_empty()).then(|| self.backend_line());
+        backend.into_iter().chain(programs).chain(self.escaped.lines(self.totals.budget_bytes)).collect()
+    }
+
+    /// What keeps the budget, and why; what it does not count.
+    fn backend_line(&self) -> String {
+        let missing = self.totals.missing.words();
+        let missing = if missing.is_empty() { missing } else { format!("; not counted: {missing}") };
+        format!("{} backend: {}{missing}", self.totals.backend.name(), self.backend_reason)
+    }
+
+    /// As JSON, without what the backend does not count.
+    pub fn to_json(&self) -> serde_json::Value {
+        let mut json = serde_json::json!(self);
+        self.totals.missing.leave_out(&mut json);
+        json
     }
 
     /// In one line.

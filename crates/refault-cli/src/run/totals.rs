@@ -12,13 +12,20 @@ use refault_lab::size::bytes_text;
 use refault_paging::figures::SizeCounts;
 use refault_paging::{PAGE, Shared};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::advice::Advice;
+use super::backend::{Backend, Missing};
 
 /// Counts of the program and its children together, from the start.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq)]
 #[serde(default)]
 pub struct Totals {
+    /// What keeps the budget.
+    pub backend: Backend,
+    /// Figures that it does not count.
+    #[serde(skip_serializing_if = "Missing::is_none")]
+    pub missing: Missing,
     /// What is allowed now, in bytes.
     pub budget_bytes: u64,
     /// The most that was used: resident, compressed and the tool's own memory.
@@ -89,22 +96,25 @@ impl Totals {
         Totals { advice, would_stop_refaulting_at_bytes: bytes, followed_refaults: needed.count(), ..self }
     }
 
-    /// Peak, counts and waiting in one line.
+    /// Peak, counts and waiting in one line; what is not counted is left out.
     pub fn line(&self) -> String {
-        format!(
-            "{} {} of {}, {} {}, {} pages {}, {} {}, {:.2} s {}",
-            statistics::PEAK.word,
-            bytes_text(self.peak_bytes),
-            bytes_text(self.budget_bytes),
-            grouped(self.faults),
-            statistics::FAULTS.word,
-            grouped(self.stored),
-            statistics::STORED.word,
-            grouped(self.refaults),
-            statistics::REFAULTS.word,
-            self.waited_seconds,
-            statistics::WAITED.word,
-        )
+        let (peak, budget) = (bytes_text(self.peak_bytes), bytes_text(self.budget_bytes));
+        let parts = [
+            (statistics::PEAK, format!("{} {peak} of {budget}", statistics::PEAK.word)),
+            (statistics::FAULTS, format!("{} {}", grouped(self.faults), statistics::FAULTS.word)),
+            (statistics::STORED, format!("{} pages {}", grouped(self.stored), statistics::STORED.word)),
+            (statistics::REFAULTS, format!("{} {}", grouped(self.refaults), statistics::REFAULTS.word)),
+            (statistics::WAITED, format!("{:.2} s {}", self.waited_seconds, statistics::WAITED.word)),
+        ];
+        let counted = parts.into_iter().filter(|(statistic, _)| !self.missing.has(statistic.name));
+        counted.map(|(_, words)| words).collect::<Vec<_>>().join(", ")
+    }
+
+    /// As JSON, without what is not counted.
+    pub fn to_json(&self) -> Value {
+        let mut json = serde_json::json!(self);
+        self.missing.leave_out(&mut json);
+        json
     }
 
     /// The advice in words.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use refault_console::{Contents, Failure, Outputs, say};
+use refault_console::Failure;
 use refault_paging::Shared;
 use refault_paging::tree::is_elsewhere;
 
@@ -22,6 +22,7 @@ use super::seat::{self, Seat};
 use super::statistics::Statistics;
 use super::summary::Summary;
 use super::sums::Sums;
+use super::telling::Telling;
 use super::totals::Totals;
 use super::watch::{self, Watch};
 use super::what_if::WhatIf;
@@ -63,6 +64,8 @@ pub struct Tree<'a> {
     pub summary: Option<&'a Path>,
     /// `--quiet`.
     pub quiet: bool,
+    /// Why the pager keeps the budget; empty where that needs no words.
+    pub reason: String,
     /// `--scheme` and `--set`, and the share of one processor that the monitor may use.
     pub monitor: Option<(&'a MonitorOptions, f64)>,
 }
@@ -73,29 +76,9 @@ impl Tree<'_> {
     /// # Errors
     /// It could not be started, or its exit code.
     pub fn run(&self) -> Result<(), Failure> {
-        let mut outputs = Outputs::default();
-        self.program.iter().for_each(|argument| outputs.reads(Path::new(argument)));
-        let output = outputs.claim("--summary", self.summary, Contents::Json)?;
-        if let Some(stats) = self.stats {
-            outputs.check("--stats", stats, Contents::Json)?;
-        }
-        if let Some(directory) = self.control.and_then(Path::parent).filter(|place| !place.as_os_str().is_empty())
-            && !directory.is_dir()
-        {
-            let remedy = "--memory-control needs a file in a directory that exists";
-            return Err(Failure::usage("not a directory", directory.display(), remedy));
-        }
+        let telling = Telling::begin(self.program, self.summary, self.stats, self.control, self.quiet)?;
         let (child, end, summary) = self.attend()?;
-        if !self.quiet {
-            say(summary.line());
-            summary.warnings().iter().for_each(say);
-        }
-        if let Some(output) = output {
-            output.write(|out| {
-                serde_json::to_writer_pretty(&mut *out, &summary)?;
-                out.write_all(b"\n")
-            })?;
-        }
+        telling.end(&summary)?;
         child.end_as(end.status)
     }
 
@@ -156,6 +139,7 @@ impl Tree<'_> {
         let escaped = watcher.seen(shared);
         let totals = aside.end();
         let summary = Summary::of(self.program, &end, ran, shared, totals, escaped);
+        let summary = Summary { backend_reason: self.reason.clone(), ..summary };
         Ok((child, end, summary))
     }
 

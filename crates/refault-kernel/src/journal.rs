@@ -1,0 +1,189 @@
+//! What was made and has to be removed: a file per keeper, written before each thing is used.
+//!
+//! A keeper that ends removes its file last. One that was killed leaves it, and [`clean`], called by the next keeper and
+//! by `refault doctor --clean`, removes what stands in it. Who a keeper is says its process's number and start, so that a
+//! number used again is not taken for it.
+
+use std::fs::DirBuilder;
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::device::Device;
+use crate::group::Group;
+use crate::places::Places;
+
+/// How long a group may stay busy after its last process has ended.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What stands in a keeper's file.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// The keeper's process.
+    pub process: i32,
+    /// When it started, in the clock ticks of `/proc/PID/stat`.
+    pub started: u64,
+    /// Bytes that its group may use.
+    pub budget: u64,
+    /// The group.
+    pub group: Option<Group>,
+    /// Numbers of zram devices.
+    pub devices: Vec<u32>,
+}
+
+/// A keeper's own file.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    /// What stands in it.
+    pub entry: Entry,
+}
+
+/// Something that a keeper left.
+#[derive(Clone, Debug)]
+pub struct Leftover {
+    path: PathBuf,
+    entry: Entry,
+}
+
+/// Where the files are: the same for all runs of a user.
+pub fn directory(places: &Places) -> PathBuf {
+    if rustix::process::geteuid().is_root() {
+        return places.at("/run/refault-kernel");
+    }
+    match std::env::var_os("XDG_RUNTIME_DIR") {
+        Some(own) => Path::new(&own).join("refault-kernel"),
+        None => places.at(format!("/tmp/refault-kernel-{}", rustix::process::geteuid().as_raw())),
+    }
+}
+
+impl Journal {
+    /// Begins the file of this process.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn begin(places: &Places) -> io::Result<Journal> {
+        let process = std::process::id() as i32;
+        let entry = Entry { process, started: started(places, process).unwrap_or(0), ..Entry::default() };
+        let directory = directory(places);
+        DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+        let journal = Journal { path: directory.join(format!("{process}.json")), entry };
+        journal.write()?;
+        Ok(journal)
+    }
+
+    /// Writes what has changed.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self) -> io::Result<()> {
+        let new = self.path.with_extension("new");
+        let mut file = std::fs::File::create(&new)?;
+        file.write_all(&serde_json::to_vec(&self.entry)?)?;
+        std::fs::rename(new, &self.path)
+    }
+
+    /// Removes everything that stands in it, and then itself. What still runs in the group goes on outside.
+    ///
+    /// # Errors
+    /// Something cannot be removed; the file stays.
+    pub fn end(&self, places: &Places) -> io::Result<()> {
+        remove(places, &self.path, &self.entry)
+    }
+}
+
+impl Leftover {
+    /// In words.
+    pub fn name(&self) -> String {
+        let group = self.entry.group.iter().map(|group| group.path().display().to_string());
+        let devices = self.entry.devices.iter().map(|number| format!("/dev/zram{number}"));
+        let all: Vec<String> = group.chain(devices).collect();
+        if all.is_empty() { self.path.display().to_string() } else { all.join(", ") }
+    }
+
+    /// Removes it.
+    ///
+    /// # Errors
+    /// Something cannot be removed.
+    pub fn remove(&self, places: &Places) -> io::Result<()> {
+        remove(places, &self.path, &self.entry)
+    }
+}
+
+/// What keepers left that are no more.
+pub fn leftovers(places: &Places) -> Vec<Leftover> {
+    all(places).into_iter().filter(|left| !lives(places, &left.entry)).collect()
+}
+
+/// What other keepers than this process have that live.
+pub(crate) fn others(places: &Places) -> Vec<Entry> {
+    let own = std::process::id() as i32;
+    let living = all(places).into_iter().map(|left| left.entry).filter(|entry| entry.process != own);
+    living.filter(|entry| lives(places, entry)).collect()
+}
+
+/// Removes what keepers left that are no more; answers with what was removed, and what could not be.
+pub fn clean(places: &Places) -> (Vec<String>, Vec<(String, io::Error)>) {
+    let (mut removed, mut failed) = (Vec::new(), Vec::new());
+    for left in leftovers(places) {
+        match left.remove(places) {
+            Ok(()) => removed.push(left.name()),
+            Err(error) => failed.push((left.name(), error)),
+        }
+    }
+    (removed, failed)
+}
+
+fn all(places: &Places) -> Vec<Leftover> {
+    let entries = std::fs::read_dir(directory(places)).into_iter().flatten().flatten();
+    let files = entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "json"));
+    let read = |path: PathBuf| {
+        let entry = serde_json::from_slice(&std::fs::read(&path).ok()?).ok()?;
+        Some(Leftover { path, entry })
+    };
+    files.filter_map(read).collect()
+}
+
+fn remove(places: &Places, path: &Path, entry: &Entry) -> io::Result<()> {
+    if let Some(group) = &entry.group {
+        group.release();
+    }
+    let mut devices = entry.devices.iter().map(|number| Device::numbered(places, *number, 0));
+    let removed = devices.try_for_each(|device| device.remove(places));
+    if let Some(group) = &entry.group {
+        let begun = Instant::now();
+        while let Err(error) = group.remove() {
+            if begun.elapsed() > PATIENCE {
+                return Err(error);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+            group.release();
+        }
+    }
+    removed?;
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Whether an entry's keeper is there.
+fn lives(places: &Places, entry: &Entry) -> bool {
+    started(places, entry.process) == Some(entry.started)
+}
+
+/// When a process started; none if there is none, or it has ended and was not waited for.
+fn started(places: &Places, process: i32) -> Option<u64> {
+    /// `starttime` among the fields behind the name, which begin with the state.
+    const STARTED: usize = 19;
+    let stat = places.read(format!("/proc/{process}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace();
+    if fields.clone().next() == Some("Z") {
+        return None;
+    }
+    fields.nth(STARTED)?.parse().ok()
+}
