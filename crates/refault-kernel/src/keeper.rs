@@ -303,10 +303,12 @@ impl Sides for Held {
     }
 
     fn set_room(&mut self, bytes: u64) -> io::Result<()> {
-        let slack = bytes.saturating_sub(self.compressed()?);
+        // Looked at once: what is written meanwhile comes out of the slack.
+        let used: Vec<u64> = self.devices.iter().map(Device::used).collect::<io::Result<_>>()?;
+        let slack = bytes.saturating_sub(self.others.share(&self.group, used.iter().sum()));
         // What one device has left, each has.
         let each = slack / self.devices.len().max(1) as u64 + self.others.room;
-        self.devices.iter().try_for_each(|device| device.set_room(device.used()? + each))
+        self.devices.iter().zip(used).try_for_each(|(device, used)| device.set_room(used + each))
     }
 
     fn resident(&self) -> io::Result<u64> {
