@@ -14,7 +14,17 @@ use tempfile::TempDir;
 const FILLS_AND_CHECKS: &str = include_str!("c/fills_and_checks.c");
 const JOURNALS: &str = "/run/refault-kernel";
 
-/// True, with a line that says why, where this user has no cgroup or no zram.
+/// The machine's swap, which one test has at a time: what is seen from outside of a device may be another run's. None,
+/// with a line that says why, where this user has no cgroup or no zram.
+fn alone() -> Option<std::fs::File> {
+    if skipped() {
+        return None;
+    }
+    let lock = std::fs::File::create(std::env::temp_dir().join("refault-test-swap")).expect("a file");
+    lock.lock().expect("another test ends");
+    Some(lock)
+}
+
 fn skipped() -> bool {
     match refault_kernel::examine(&refault_kernel::Places::default()) {
         Ok(words) if words.contains("zram") => false,
@@ -117,9 +127,7 @@ fn json(path: &Path) -> Value {
 
 #[test]
 fn within_the_budget_from_the_first_megabyte_on_whatever_compresses() {
-    if skipped() {
-        return;
-    }
+    let Some(_alone) = alone() else { return };
     let place = TempDir::new().expect("a directory");
     let program = compiled(&place, "fills", FILLS_AND_CHECKS);
     let summary = place.path().join("summary.json");
@@ -147,9 +155,7 @@ fn within_the_budget_from_the_first_megabyte_on_whatever_compresses() {
 
 #[test]
 fn what_does_not_compress_waits_and_goes_on_with_more() {
-    if skipped() {
-        return;
-    }
+    let Some(_alone) = alone() else { return };
     let place = TempDir::new().expect("a directory");
     let program = compiled(&place, "fills", FILLS_AND_CHECKS);
     let control = place.path().join("budget");
@@ -168,9 +174,7 @@ fn what_does_not_compress_waits_and_goes_on_with_more() {
 
 #[test]
 fn nothing_is_left_when_the_tool_is_killed() {
-    if skipped() {
-        return;
-    }
+    let Some(_alone) = alone() else { return };
     let place = TempDir::new().expect("a directory");
     let program = compiled(&place, "fills", FILLS_AND_CHECKS);
     for extra in [&[][..], &["sh", "-c", "setsid \"$0\" \"$@\" & wait"]] {
@@ -190,9 +194,7 @@ fn nothing_is_left_when_the_tool_is_killed() {
 
 #[test]
 fn what_a_killed_keeper_left_is_removed_by_doctor_and_by_the_next_run() {
-    if skipped() {
-        return;
-    }
+    let Some(_alone) = alone() else { return };
     let place = TempDir::new().expect("a directory");
     let program = compiled(&place, "fills", FILLS_AND_CHECKS);
     for by_doctor in [true, false] {
@@ -231,9 +233,7 @@ fn what_a_killed_keeper_left_is_removed_by_doctor_and_by_the_next_run() {
 
 #[test]
 fn auto_takes_the_kernel_for_what_cannot_be_preloaded_into() {
-    if skipped() {
-        return;
-    }
+    let Some(_alone) = alone() else { return };
     let place = TempDir::new().expect("a directory");
     let source = place.path().join("static.c");
     std::fs::write(&source, FILLS_AND_CHECKS).expect("writes");

@@ -34,10 +34,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 #[derive(Args, Debug)]
 pub struct KeeperArgs {
     /// Bytes
-    #[arg(long)]
     budget: u64,
     /// The process that starts it
-    #[arg(long)]
     tool: i32,
 }
 
@@ -124,8 +122,7 @@ impl InGroup<'_> {
     fn serve(&self) -> Result<Served, Failure> {
         let no_keeper = |error| Failure::failed("cannot start", "the keeper of the cgroup", error);
         let mut command = Command::new(std::env::current_exe().map_err(no_keeper)?);
-        command.args(["kernel-keeper", "--budget", &self.memory.to_string()]);
-        command.args(["--tool", &std::process::id().to_string()]);
+        command.args(["kernel-keeper", &self.memory.to_string(), &std::process::id().to_string()]);
         Served::start(command)
             .map_err(no_keeper)?
             .map_err(|[what, place, remedy]| Failure::failed(format_args!("kernel backend: {what}"), place, remedy))
