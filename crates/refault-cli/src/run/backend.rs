@@ -173,7 +173,7 @@ mod tests {
     fn auto_takes_the_pager_for_what_can_be_preloaded_into() {
         let own = std::env::current_exe().expect("a path").into_os_string();
         let places = Places::below("/nonexistent");
-        let chosen = choose(&[own.clone()], Wanted::Auto, false, &places);
+        let chosen = choose(std::slice::from_ref(&own), Wanted::Auto, false, &places);
         assert_eq!((chosen.backend, chosen.reason.as_str()), (Backend::Pager, ""));
         assert_eq!(choose(&[own], Wanted::Kernel, true, &places).backend, Backend::Kernel);
     }

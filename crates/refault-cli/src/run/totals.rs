@@ -111,7 +111,7 @@ impl Totals {
     }
 
     /// As JSON, without what is not counted.
-    pub fn to_json(&self) -> Value {
+    pub fn to_json(self) -> Value {
         let mut json = serde_json::json!(self);
         self.missing.leave_out(&mut json);
         json
