@@ -7,7 +7,7 @@
 //!
 //! Whether an object is in the sample is decided by its hash, so it is always in or never. All objects are, until they
 //! or the work with them become too many: then a part of the hashes leaves, and the caches shrink with the sample. As
-//! long as all are in, estimates are exact. Two corrections make a small sample good: caches are as small as the
+//! long as all are in, estimates are exact. Where objects are few, all stay in, and the miniatures rest part of the time. Two corrections make a small sample good: caches are as small as the
 //! sample's share of *news*, accesses to what was not asked for a moment ago, instead of its share of hashes; and misses
 //! are corrected by the news that the sample lacks. What an object is asked for while it is hot depends on chance in a
 //! sample, and neither of them does.
@@ -15,8 +15,8 @@
 //! Objects stay until they are evicted: one that the live cache deletes stays in the miniatures. A size of 0 counts as
 //! a byte. An object larger than a cache never comes into it.
 //!
-//! Cost: about 5 ns per access, and for those in the sample about 10 ns per policy and per cache that misses; the rate
-//! falls where that would exceed some 20 ns per access. Small samples may cost more at first, 0.2 s in all. How far off
+//! Cost: about 5 ns per access, and for those in the sample about 10 ns per policy and per cache that misses; less is
+//! followed where that would exceed some 20 ns per access. Few objects may cost more at first, 0.3 s in all. How far off
 //! estimates are is measured by `refault-bench estimate`.
 //!
 //! Source: Waldspurger, Park, Garthwaite and Ahmad, *Efficient MRC Construction with SHARDS*, FAST 2015 (sampling by
@@ -45,6 +45,7 @@ mod miniature;
 mod recent;
 mod s3fifo;
 mod sample;
+mod turns;
 mod work;
 
 pub use error::EstimateError;
@@ -54,7 +55,8 @@ use lists::{Id, STEP};
 use miniature::{MAX_SIZES, Miniature, Room};
 use recent::Recent;
 use sample::Sample;
-use work::Work;
+use turns::{Turn, Turns};
+use work::{Verdict, Work};
 
 /// Policies that can be asked about.
 pub const POLICIES: [&str; 4] = ["lru", "fifo", "clock", "s3fifo"];
@@ -67,6 +69,8 @@ pub const MEMORY_BYTES: usize = 2 << 20;
 const MIN_OBJECTS: usize = 64;
 /// Bytes that an object may take beside those in queues.
 const BYTES_PER_OBJECT: usize = 64;
+/// Checks between two looks at the work.
+const WINDOW: u32 = 4;
 /// News in the sample from which its share is better known than by the hashes.
 const ENOUGH_NEWS: f64 = 2048.0;
 /// News in the sample after which older news counts half.
@@ -98,7 +102,9 @@ pub struct Estimator {
     /// News in the sample, and of all accesses, with this rate.
     news: [f64; 2],
     work: Work,
+    turns: Turns,
     until_check: usize,
+    until_window: u32,
     limit_bytes: usize,
     seed: u64,
 }
@@ -141,7 +147,9 @@ impl Estimator {
             weight: 1.0,
             news: [0.0; 2],
             work: Work::default(),
+            turns: Turns::ALWAYS,
             until_check: STEP,
+            until_window: WINDOW,
             limit_bytes: memory_bytes,
             seed,
         };
@@ -158,17 +166,26 @@ impl Estimator {
         let size = size.max(1);
         let hash = scatter(object ^ self.seed);
         let news = self.recent.is_news(hash);
-        self.accesses.asked(1.0, news);
-        self.bytes.asked(size as f64, news);
-        self.news[1] += f64::from(u8::from(news[1]));
         self.work.asked();
+        let (turn, is_round) = self.turns.next();
+        if is_round {
+            self.end_round();
+        }
+        if turn == Turn::Rest {
+            return;
+        }
+        if turn == Turn::Count {
+            self.accesses.asked(1.0, news);
+            self.bytes.asked(size as f64, news);
+        }
+        self.news[1] += f64::from(u8::from(news[1]));
         if self.sample.contains(hash) {
-            self.access_sampled(hash, size, news);
+            self.access_sampled(hash, size, news, turn == Turn::Count);
         }
     }
 
     #[inline(never)]
-    fn access_sampled(&mut self, hash: u64, size: u64, news: [bool; recent::TABLES]) {
+    fn access_sampled(&mut self, hash: u64, size: u64, news: [bool; recent::TABLES], counts: bool) {
         self.until_check -= 1;
         if self.until_check == 0 {
             self.check();
@@ -176,7 +193,8 @@ impl Estimator {
         let Some(id) = self.number(hash, size) else { return };
         let before = std::mem::replace(&mut self.sample.sizes[usize::from(id)], size);
         let group = (hash >> 13) as usize % GROUPS;
-        let (weight, bytes) = (self.weight, self.weight * size as f64);
+        let weight = if counts { self.weight } else { 0.0 };
+        let bytes = weight * size as f64;
         self.news[0] += f64::from(u8::from(news[1]));
         self.accesses.sampled(group, weight, news);
         self.bytes.sampled(group, bytes, news);
@@ -234,14 +252,35 @@ impl Estimator {
         while self.sample.len() > MIN_OBJECTS && self.memory_bytes() + self.headroom() > self.limit_bytes {
             self.lower_rate();
         }
-        if self.sample.len() > MIN_OBJECTS && self.work.is_too_much(self.sample.len()) {
-            self.lower_rate();
+        self.until_window -= 1;
+        if self.until_window == 0 && self.turns.is_always() {
+            self.end_window();
         }
+        self.until_window = if self.until_window == 0 { WINDOW } else { self.until_window };
         if self.sample.rate() < 1.0 && self.news[0] > ENOUGH_NEWS {
             self.room.scale((self.news[0] / self.news[1]).min(1.0));
             if self.news[0] > MUCH_NEWS {
                 self.news = self.news.map(|news| news / 2.0);
             }
+        }
+    }
+
+    /// Too much work with many objects makes the sample smaller; with few, they rest.
+    fn end_window(&mut self) {
+        let objects = self.sample.len();
+        if let Verdict::TooMuch = self.work.end_window(objects) {
+            if Work::are_few(objects) { self.turns.rest_more(objects) } else { self.lower_rate() }
+        }
+    }
+
+    #[cold]
+    fn end_round(&mut self) {
+        let objects = self.sample.len();
+        match self.work.end_window(objects) {
+            _ if !Work::are_few(objects) => self.turns = Turns::ALWAYS,
+            Verdict::TooMuch => self.turns.rest_more(objects),
+            Verdict::Little => self.turns.rest_less(),
+            Verdict::Right => {}
         }
     }
 
@@ -255,7 +294,8 @@ impl Estimator {
         self.news = [0.0; 2];
     }
 
-    /// What each policy would have missed at each size, policies first, since the beginning or [`Estimator::restart`].
+    /// What each policy would have missed at each size, policies first, since the beginning or [`Estimator::restart`],
+    /// of what was followed.
     pub fn estimates(&self) -> Vec<Estimate> {
         let caches = self.room.whole.iter();
         let runs = self.miniatures.iter().flat_map(|(policy, _)| caches.clone().map(|cache| (*policy, *cache)));
@@ -274,9 +314,10 @@ impl Estimator {
         (self.accesses, self.bytes) = (Sums::new(runs), Sums::new(runs));
     }
 
-    /// The part of the objects that is in the sample, above 0 to 1. As long as it is 1, estimates are exact.
+    /// The part of what is asked for that is followed, above 0 to 1: of the objects, or, where they are few, of the time.
+    /// As long as it is 1, estimates are exact.
     pub fn rate(&self) -> f64 {
-        self.sample.rate()
+        self.sample.rate() * self.turns.share()
     }
 
     /// Bytes of memory that it takes now.

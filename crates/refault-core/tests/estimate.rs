@@ -94,6 +94,17 @@ fn a_sample_estimates_within_a_point() {
 }
 
 #[test]
+fn few_objects_are_estimated_for_ever() {
+    // Too much work for all of them all the time, and a part of them would be a bad sample.
+    for (kind, pages) in [("skewed", 5000), ("uniform", 3000)] {
+        let (rate, rows) = differences(&workload(kind, pages, 4_000_000), pages, 1);
+        assert!(rate < 0.5, "{kind}: it rests, not {rate}");
+        let off: Vec<_> = rows.iter().filter(|(_, off)| off.abs() > ONE_POINT).collect();
+        assert!(off.is_empty(), "{kind} at a rate of {rate}: {off:?}");
+    }
+}
+
+#[test]
 fn pages_of_one_size_are_replayed_as_the_policies_of_the_registry_do() {
     for kind in ["skewed", "scan beside hot", "loop", "uniform"] {
         let (rate, rows) = differences(&workload(kind, 3000, 60_000), 3000, 7);
