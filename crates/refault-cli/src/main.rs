@@ -3,9 +3,13 @@
 //! One file per subcommand; results go to standard output or `--out`, everything else to standard error. Exit codes:
 //! 0 done, 1 failed, 2 wrong usage or unreadable input, with one line that says what, where and what to do.
 #![deny(unsafe_code)]
+// What the commands share is not all used by a build without some of them.
+#![cfg_attr(not(all(feature = "manual", feature = "tui", feature = "web")), allow(dead_code))]
 
+mod absent;
 mod bench;
 mod compare;
+#[cfg(feature = "manual")]
 mod completions;
 mod dask;
 mod doctor;
@@ -28,10 +32,12 @@ mod reproduce;
 mod run;
 mod run_report;
 mod scenario;
+#[cfg(feature = "web")]
 mod serve;
 mod size;
 mod source;
 mod tables;
+#[cfg(feature = "tui")]
 mod top;
 mod trace;
 mod why;
@@ -68,9 +74,15 @@ struct Cli {
 enum Command {
     Size(size::SizeArgs),
     Run(run::RunArgs),
+    #[cfg(feature = "tui")]
     Top(top::TopArgs),
+    #[cfg(not(feature = "tui"))]
+    Top(absent::AbsentArgs),
     Pool(pool::PoolArgs),
+    #[cfg(feature = "web")]
     Serve(serve::ServeArgs),
+    #[cfg(not(feature = "web"))]
+    Serve(absent::AbsentArgs),
     Wss(wss::WssArgs),
     Host(host::HostArgs),
     Why(why::WhyArgs),
@@ -87,8 +99,14 @@ enum Command {
     Policies(policies::PoliciesArgs),
     Workloads(workloads::WorkloadsArgs),
     Bench(bench::BenchArgs),
+    #[cfg(feature = "manual")]
     Completions(completions::CompletionsArgs),
+    #[cfg(not(feature = "manual"))]
+    Completions(absent::AbsentArgs),
+    #[cfg(feature = "manual")]
     Man(completions::ManArgs),
+    #[cfg(not(feature = "manual"))]
+    Man(absent::AbsentArgs),
     #[command(hide = true)]
     KernelKeeper(run::kernel::KeeperArgs),
 }
@@ -105,9 +123,15 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Size(args) => size::run(args),
         Command::Run(args) => run::run(args),
+        #[cfg(feature = "tui")]
         Command::Top(args) => top::run(args),
+        #[cfg(not(feature = "tui"))]
+        Command::Top(args) => args.refuse("refault top", "tui"),
         Command::Pool(args) => pool::run(args),
+        #[cfg(feature = "web")]
         Command::Serve(args) => serve::run(args),
+        #[cfg(not(feature = "web"))]
+        Command::Serve(args) => args.refuse("refault serve", "web"),
         Command::Wss(args) => wss::run(args),
         Command::Host(args) => host::run(args),
         Command::Why(args) => why::run(args),
@@ -124,8 +148,14 @@ fn main() -> ExitCode {
         Command::Policies(args) => policies::run(args),
         Command::Workloads(args) => workloads::run(args),
         Command::Bench(args) => bench::run(args),
+        #[cfg(feature = "manual")]
         Command::Completions(args) => completions::run(args),
+        #[cfg(not(feature = "manual"))]
+        Command::Completions(args) => args.refuse("refault completions", "manual"),
+        #[cfg(feature = "manual")]
         Command::Man(args) => completions::run_man(args),
+        #[cfg(not(feature = "manual"))]
+        Command::Man(args) => args.refuse("refault man", "manual"),
         Command::KernelKeeper(args) => run::kernel::keep(args),
     };
     match result {

@@ -25,6 +25,10 @@ mod telling;
 pub mod totals;
 pub mod tree;
 mod unmanaged;
+#[cfg(feature = "tui")]
+mod watch;
+#[cfg(not(feature = "tui"))]
+#[path = "run/no_watch.rs"]
 mod watch;
 mod what_if;
 
@@ -203,6 +207,9 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     if args.slowdown.is_some() {
         let remedy = "it is for the table of several runs: give several budgets, or --runs";
         return Err(Failure::usage("without effect", "--slowdown", remedy));
+    }
+    if args.watch && cfg!(not(feature = "tui")) {
+        return Err(crate::absent::without("refault run --watch", "tui"));
     }
     let watching = args.watch && std::io::stderr().is_terminal();
     if args.watch && !watching {

@@ -282,6 +282,29 @@ fn tests_that_pages_name_exist() {
     assert!(count > 40, "only {count} names were found");
 }
 
+/// Each promise with a number names what holds it: a test, or the benchmark that prints it.
+#[test]
+fn every_promise_names_what_holds_it() {
+    let text = read("docs/reference/limits.md");
+    let rows = text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| promise "));
+    let mut count = 0;
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [promise, number, held] = cells[..] else { panic!("limits.md has a row without three cells: {row}") };
+        count += 1;
+        assert!(!number.is_empty(), "no number: {row}");
+        let is_test = |code: &str| code.ends_with(".rs") || code.matches('_').count() >= 3;
+        let is_measured = |code: &str| code.starts_with("refault-bench ");
+        let named = held.split('`').skip(1).step_by(2).any(|code| is_test(code) || is_measured(code));
+        assert!(named || held == "the same", "nothing is named that holds \"{promise}\"");
+        for file in held.split('`').skip(1).step_by(2).filter(|code| code.ends_with(".rs")) {
+            let there = files("crates", &["rs"]).iter().any(|name| name.ends_with(&format!("/tests/{file}")));
+            assert!(there, "{file}, which holds \"{promise}\", is not there");
+        }
+    }
+    assert!(count > 20, "only {count} promises were found");
+}
+
 /// Paths in backquotes on the pages for those who change refault.
 #[test]
 fn paths_that_pages_name_exist() {

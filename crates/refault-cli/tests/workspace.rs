@@ -40,6 +40,12 @@ fn full_name(room: &str) -> String {
     if room == "refault" { room.to_owned() } else { format!("refault-{room}") }
 }
 
+/// A crate's folder, which for the one that users add is not its package's name.
+fn folder(path: &serde_json::Value) -> String {
+    let path = PathBuf::from(path.as_str().expect("a path"));
+    path.file_name().expect("a folder").to_str().expect("names are text").to_owned()
+}
+
 /// Crate and what it depends on in any way, development included, but for what the tests of every crate may use.
 fn actual() -> BTreeMap<String, BTreeSet<String>> {
     let output = Command::new(env!("CARGO"))
@@ -50,7 +56,6 @@ fn actual() -> BTreeMap<String, BTreeSet<String>> {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let packages = metadata["packages"].as_array().expect("packages");
-    let name = |package: &serde_json::Value| package["name"].as_str().expect("a name").to_string();
     packages
         .iter()
         .map(|package| {
@@ -58,7 +63,9 @@ fn actual() -> BTreeMap<String, BTreeSet<String>> {
             let of_tests =
                 |dependency: &serde_json::Value| dependency["kind"] == "dev" && dependency["name"] == FOR_TESTS;
             let ours = dependencies.iter().filter(|dependency| !dependency["path"].is_null() && !of_tests(dependency));
-            (name(package), ours.map(name).collect())
+            let manifest = PathBuf::from(package["manifest_path"].as_str().expect("a path"));
+            let own = serde_json::json!(manifest.parent());
+            (folder(&own), ours.map(|dependency| folder(&dependency["path"])).collect())
         })
         .collect()
 }

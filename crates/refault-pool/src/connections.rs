@@ -66,6 +66,7 @@ impl<K: Eq + Hash + Clone> Places<K> {
         Ok(Place { of: Arc::clone(self), client })
     }
 
+    #[cfg(any(feature = "serve", test))]
     /// How many are taken.
     pub(crate) fn count(&self) -> usize {
         self.taken().all

@@ -17,6 +17,7 @@ pub mod mappings;
 pub mod plan;
 pub mod pressure;
 pub mod reclaim;
+#[cfg(feature = "serve")]
 pub mod serve;
 pub mod shared;
 pub mod wss;
