@@ -54,7 +54,7 @@ pub struct ReclaimArgs {
     /// Reclaim until something waits for memory for this share of the time
     #[arg(long, value_name = "PERCENT")]
     pressure: Option<Share>,
-    /// Reclaim what was not accessed for so long
+    /// Reclaim pages that were idle for at least this long
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     idle: Option<Duration>,
     /// Reclaim what the schemes of this file say: TOML, or the JSON of DAMON's user-space tool
@@ -63,7 +63,7 @@ pub struct ReclaimArgs {
     /// Look and decide for a minute, or as --for says, and move nothing; looks at ages clear accessed bits all the same
     #[arg(long)]
     dry_run: bool,
-    /// End after so long [default: when it is interrupted or the program ends]
+    /// End after this time [default: when it is interrupted or the program ends]
     #[arg(long = "for", value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     length: Option<Duration>,
     /// Where ages come from [default: the first of the first two, pages and mappings that can be had]

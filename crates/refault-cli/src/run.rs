@@ -81,8 +81,8 @@ pub struct RunArgs {
     /// 60M,80M,100M: the program is run alone and under each of them in turn, and compared in a table
     #[arg(long, value_name = "SIZE[,SIZE…]")]
     memory: Option<BudgetList>,
-    /// Run the program so often under each budget, alone too, and compare them in a table [default with several
-    /// budgets: as `refault size`]
+    /// Runs per budget, and without one; prints a table that compares them [default with several budgets: as
+    /// `refault size`]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
     /// How much longer the program may take in that table [default: 5%]
@@ -113,8 +113,8 @@ pub struct RunArgs {
     /// Time between two lines of the statistics, such as 200ms or 1s; milliseconds without a unit; from 1ms to 1h
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::wss::interval, allow_hyphen_values = true)]
     stats_interval: u64,
-    /// Say in the statistics and in `refault top` what some policies would miss with half, once and twice the budget,
-    /// from looks at a sample of the pages, which make it some 10 % slower
+    /// Estimate misses of other policies at half, once and twice the budget from a sample of the pages (about 10 %
+    /// slower)
     #[arg(long, conflicts_with_all = ["observe", "scheme", "runs"])]
     what_if: bool,
     /// Write what happened to this file as JSON when the program has ended

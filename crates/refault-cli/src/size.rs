@@ -83,7 +83,7 @@ pub struct SizeArgs {
     report: Option<PathBuf>,
     #[command(flatten)]
     result: ResultArgs,
-    /// End a run that takes so many times as long as the program alone
+    /// Stop a run after this multiple of the time that the program takes alone
     #[arg(long, value_name = "TIMES", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     give_up: u32,
     /// The program and its arguments

@@ -79,16 +79,16 @@ pub struct ReadArgs {
     /// Take successive accesses to one page as one
     #[arg(long, help_heading = READING)]
     collapse: bool,
-    /// Leave out so many accesses at the start
+    /// Leave out the first N accesses
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = PART)]
     skip: u64,
-    /// Take at most so many accesses
+    /// Take at most N accesses
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = PART)]
     limit: Option<u64>,
-    /// Take accesses from so long after the first one on, such as 90s, 5m or 1h
+    /// Take accesses from this time after the first one on, such as 90s, 5m or 1h
     #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true, help_heading = PART)]
     from: Option<u64>,
-    /// Take accesses until so long after the first one
+    /// Take accesses until this time after the first one
     #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true, help_heading = PART)]
     to: Option<u64>,
 }

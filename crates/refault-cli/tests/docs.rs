@@ -406,6 +406,11 @@ fn page_of_commands() -> String {
 fn the_page_of_commands_is_what_the_program_says() {
     let page = page_of_commands();
     assert!(page.matches("\n## refault ").count() > 15, "{page}");
+    let words: Vec<&str> = page.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let padded = format!(" {} ", words.join(" ").to_lowercase());
+    for banned in BANNED.iter().chain(&["so much"]) {
+        assert!(!padded.contains(&format!(" {banned} ")), "\"{banned}\" in what --help says");
+    }
     if std::env::var_os("REFAULT_WRITE_DOCS").is_some() {
         std::fs::write(root().join(COMMANDS), &page).expect("writes");
     }

@@ -108,7 +108,7 @@ pub(crate) fn begin(settings: &AgentSettings) -> Result<(), String> {
     mappings::remember(&maps, start);
     memory_files::look_at_inherited();
     if user_dispatch::dispatch_on() != 0 {
-        return Err("this kernel has no system-call dispatch to user space (5.11 and later have)".to_owned());
+        return Err("this kernel lacks Syscall User Dispatch (Linux 5.11 and later have it)".to_owned());
     }
     Ok(())
 }

@@ -53,7 +53,7 @@ pub(super) struct SeatArgs {
     /// Twice the weight makes its memory count as half as old when it is compared with that of others [default: 100]
     #[arg(long, value_name = "N", requires = "pool", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     weight: Option<u32>,
-    /// Begin only when so much is free or granted and unused: a size, or the program's working set in a recording by
+    /// Begin only when this is free or granted and unused: a size, or the program's working set in a recording by
     /// `refault record`
     #[arg(long, value_name = "SIZE|TRACE", requires = "pool")]
     needs: Option<String>,
