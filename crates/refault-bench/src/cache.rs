@@ -294,7 +294,7 @@ fn kernels(args: &CacheArgs, load: &LoadArgs) -> Result<Figures, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::failed("the kernel's side", load.file.display(), error);
     let kernel = Kernel::new((args.memory_mib << 20) + ALLOWANCE, 0)?;
     let mut command: Command = kernel.command();
-    command.arg(crate::tool::me()?).args(["cache-load", "--pattern", &load.pattern.to_string()]);
+    command.arg(crate::live::tool::me()?).args(["cache-load", "--pattern", &load.pattern.to_string()]);
     command.arg("--file").arg(Path::new(&load.file)).args(["--threads", &load.threads.to_string()]);
     command.args(["--pages", &load.pages.to_string()]);
     command.args(["--warm-up", &load.warm_up.to_string(), "--seconds", &load.seconds.to_string()]);

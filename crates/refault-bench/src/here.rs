@@ -30,8 +30,8 @@ use refault_trace::{Source, WorkloadSpec};
 use serde::{Deserialize, Serialize};
 
 use crate::cache::load::{PAGE, forget, pages_from_disk, write_file};
+use crate::live::tool;
 use crate::pager::kernel::{Kernel, cgroup_obstacle};
-use crate::tool;
 
 /// Bytes that the kernel's cgroup gets beyond memory, for the program that reads: with so much the file has about
 /// as many pages in memory as ours.

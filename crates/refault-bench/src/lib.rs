@@ -31,7 +31,6 @@ mod pool;
 mod random;
 mod sim;
 pub mod stress;
-mod tool;
 
 use std::process::ExitCode;
 

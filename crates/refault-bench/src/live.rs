@@ -4,6 +4,7 @@
 //! process that reads or fills it. Runs of all variants are interleaved, so that what else the machine does falls on all of them alike.
 
 pub mod program;
+pub mod tool;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -14,7 +15,6 @@ use serde_json::Value;
 
 use super::memcached::{self, Server};
 use super::pager::kernel::Kernel;
-use super::tool;
 use refault_console::Failure;
 
 /// What can be run.

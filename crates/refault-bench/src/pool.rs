@@ -22,11 +22,11 @@ use refault_console::{Failure, Format, say, with_output};
 use serde_json::json;
 
 use super::median;
+use crate::live::tool;
 use crate::memcached::{self, Server};
 use crate::pager::kernel::Kernel;
 use crate::pager::sources::with_numbers;
 use crate::random::Random;
-use crate::tool;
 
 /// Bytes that the kernel's side gets for each program on top of the memory that is divided.
 const ALLOWANCE: u64 = 8 << 20;

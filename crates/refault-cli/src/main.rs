@@ -6,8 +6,6 @@
 // What the commands share is not all used by a build without some of them.
 #![cfg_attr(not(all(feature = "manual", feature = "tui", feature = "web")), allow(dead_code))]
 
-mod absent;
-mod bench;
 mod compare;
 #[cfg(feature = "manual")]
 mod completions;
@@ -77,12 +75,12 @@ enum Command {
     #[cfg(feature = "tui")]
     Top(top::TopArgs),
     #[cfg(not(feature = "tui"))]
-    Top(absent::AbsentArgs),
+    Top(mistyped::absent::AbsentArgs),
     Pool(pool::PoolArgs),
     #[cfg(feature = "web")]
     Serve(serve::ServeArgs),
     #[cfg(not(feature = "web"))]
-    Serve(absent::AbsentArgs),
+    Serve(mistyped::absent::AbsentArgs),
     Wss(wss::WssArgs),
     Host(host::HostArgs),
     Why(why::WhyArgs),
@@ -98,15 +96,15 @@ enum Command {
     Scenario(scenario::ScenarioArgs),
     Policies(policies::PoliciesArgs),
     Workloads(workloads::WorkloadsArgs),
-    Bench(bench::BenchArgs),
+    Bench(program::bench::BenchArgs),
     #[cfg(feature = "manual")]
     Completions(completions::CompletionsArgs),
     #[cfg(not(feature = "manual"))]
-    Completions(absent::AbsentArgs),
+    Completions(mistyped::absent::AbsentArgs),
     #[cfg(feature = "manual")]
     Man(completions::ManArgs),
     #[cfg(not(feature = "manual"))]
-    Man(absent::AbsentArgs),
+    Man(mistyped::absent::AbsentArgs),
     #[command(hide = true)]
     KernelKeeper(run::kernel::KeeperArgs),
 }
@@ -147,7 +145,7 @@ fn main() -> ExitCode {
         Command::Scenario(args) => scenario::run(args),
         Command::Policies(args) => policies::run(args),
         Command::Workloads(args) => workloads::run(args),
-        Command::Bench(args) => bench::run(args),
+        Command::Bench(args) => program::bench::run(args),
         #[cfg(feature = "manual")]
         Command::Completions(args) => completions::run(args),
         #[cfg(not(feature = "manual"))]

@@ -4,6 +4,8 @@
 //! does not know, in front of the program, for the program itself. Here the command line is looked through first. What
 //! other tools call an option is in [`SYNONYMS`]; else the most similar name is meant.
 
+pub mod absent;
+
 use clap::{ArgAction, Command};
 use refault_console::Failure;
 use refault_trace::similar::most_similar;

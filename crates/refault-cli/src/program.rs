@@ -1,5 +1,7 @@
 //! Programs on disk: where they are, and whether a library can be preloaded into them.
 
+pub mod bench;
+
 use std::ffi::{CString, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;

@@ -102,7 +102,7 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
 /// What `refault-bench here` measures on this machine: the program of benchmarks, which shows its own progress.
 fn measure_here(name: &str, is_small: bool) -> Result<MeasuredHere, Failure> {
     let failed = |why: &dyn std::fmt::Display| Failure::failed("measuring here failed", "refault-bench here", why);
-    let mut command = Command::new(crate::bench::find()?);
+    let mut command = Command::new(crate::program::bench::find()?);
     command.args(["here", name]).stdin(Stdio::null()).stderr(Stdio::inherit());
     if is_small {
         command.args(["--memory-mib", "4", "--seconds", "1"]);

@@ -209,7 +209,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         return Err(Failure::usage("without effect", "--slowdown", remedy));
     }
     if args.watch && cfg!(not(feature = "tui")) {
-        return Err(crate::absent::without("refault run --watch", "tui"));
+        return Err(crate::mistyped::absent::without("refault run --watch", "tui"));
     }
     let watching = args.watch && std::io::stderr().is_terminal();
     if args.watch && !watching {

@@ -281,7 +281,7 @@ fn through_the_kernels(load: &BuildLoad, memory: u64) -> Result<Counts, Failure>
     let failed = |error: &dyn std::fmt::Display| Failure::failed("the kernel's side", load.list.display(), error);
     let kernel = Kernel::new(memory + ALLOWANCE, 0)?;
     let mut command = kernel.command();
-    command.arg(crate::tool::me()?).args(["here-build-load", "--list"]).arg(&load.list);
+    command.arg(crate::live::tool::me()?).args(["here-build-load", "--list"]).arg(&load.list);
     let output = command.stderr(Stdio::inherit()).output().map_err(|error| failed(&error))?;
     serde_json::from_slice(&output.stdout).map_err(|error| failed(&error))
 }

@@ -225,7 +225,7 @@ impl Subject<'_> {
     ) -> Result<live::Measured, Failure> {
         let Load::Live(work) = self.load else {
             let summary = self.directory.path().join("summary.json");
-            let mut command = Command::new(crate::tool::refault()?);
+            let mut command = Command::new(crate::live::tool::refault()?);
             command.args(["run", "--quiet", "--memory", &memory.to_string(), "--summary"]).arg(&summary);
             command.args(flags).arg("--");
             let done = self.compile(command)?;

@@ -12,8 +12,8 @@ use super::load::READY;
 use super::programs::Prepared;
 use super::rows::{Kind, Row};
 use super::{ALLOWANCE, Measured, Other, Plan};
+use crate::live::tool;
 use crate::memcached::{self, Server};
-use crate::tool;
 use refault_console::Failure;
 
 /// Runs that the kernel may kill before the row is given up.

@@ -21,7 +21,7 @@ impl Statistics {
     /// # Errors
     /// Always: names the feature.
     pub fn new(_given: Option<&Path>) -> Result<Statistics, Failure> {
-        Err(crate::absent::without("refault run --watch", "tui"))
+        Err(crate::mistyped::absent::without("refault run --watch", "tui"))
     }
 
     /// Where they are.

@@ -6,8 +6,6 @@ use std::path::PathBuf;
 use clap::Args;
 use refault_console::Failure;
 
-use crate::program;
-
 /// What the program is called.
 const BENCH: &str = "refault-bench";
 
@@ -36,7 +34,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
 pub fn find() -> Result<PathBuf, Failure> {
     let own = std::env::current_exe().ok();
     let beside = own.and_then(|own| Some(own.parent()?.join(BENCH))).filter(|path| path.is_file());
-    let found = beside.or_else(|| program::find(BENCH.as_ref()));
+    let found = beside.or_else(|| super::find(BENCH.as_ref()));
     found.ok_or_else(|| Failure::usage("cannot find the benchmarks", BENCH, way("pager")))
 }
 
