@@ -28,7 +28,7 @@ mod unmanaged;
 #[cfg(feature = "tui")]
 mod watch;
 #[cfg(not(feature = "tui"))]
-#[path = "run/no_watch.rs"]
+#[path = "run/watch/absent.rs"]
 mod watch;
 mod what_if;
 

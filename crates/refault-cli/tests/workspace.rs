@@ -219,8 +219,8 @@ const MAX_FILES: usize = 12;
 
 /// Folders that hold more.
 const LARGE_FOLDERS: &[(&str, usize)] = &[
-    ("refault-bench", 19),
-    ("refault-cli", 34),
+    ("refault-bench", 18),
+    ("refault-cli", 33),
     ("refault-cli/run", 22),
     ("refault-core", 23),
     ("refault-core/policy", 15),
