@@ -13,7 +13,6 @@ mod dask;
 mod doctor;
 mod embedded;
 mod history;
-mod host;
 mod inherited;
 mod launch;
 mod launched;
@@ -38,7 +37,6 @@ mod tables;
 #[cfg(feature = "tui")]
 mod top;
 mod trace;
-mod why;
 mod workloads;
 mod wss;
 
@@ -82,8 +80,8 @@ enum Command {
     #[cfg(not(feature = "web"))]
     Serve(mistyped::absent::AbsentArgs),
     Wss(wss::WssArgs),
-    Host(host::HostArgs),
-    Why(why::WhyArgs),
+    Host(wss::host::HostArgs),
+    Why(wss::why::WhyArgs),
     Reclaim(reclaim::ReclaimArgs),
     Report(run_report::ReportArgs),
     Record(record::RecordArgs),
@@ -131,8 +129,8 @@ fn main() -> ExitCode {
         #[cfg(not(feature = "web"))]
         Command::Serve(args) => args.refuse("refault serve", "web"),
         Command::Wss(args) => wss::run(args),
-        Command::Host(args) => host::run(args),
-        Command::Why(args) => why::run(args),
+        Command::Host(args) => wss::host::run(args),
+        Command::Why(args) => wss::why::run(args),
         Command::Reclaim(args) => reclaim::run(args),
         Command::Report(args) => run_report::run(args),
         Command::Record(args) => record::run(args),

@@ -1,6 +1,8 @@
 //! `refault wss`: the working set of a running process, or of a program that it starts, by age.
 
 mod group;
+pub mod host;
+pub mod why;
 mod write;
 
 use std::ffi::OsString;

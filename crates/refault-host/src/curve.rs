@@ -17,6 +17,8 @@
 //! assert_eq!((points[0].min_refaults_per_second, points[0].max_refaults_per_second), (10.0, 100.0));
 //! ```
 
+pub mod proposal;
+
 use std::time::Duration;
 
 use serde::Serialize;

@@ -12,6 +12,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 pub use report::{Report, Row, WorkingSet};
+pub use rounds::MAX_SHARE;
 use rounds::{Next, Rounds};
 
 use crate::accessed::{Accessed, Source};
@@ -27,8 +28,6 @@ pub const AGES: [Duration; 5] = [
     Duration::from_secs(600),
     Duration::from_secs(3600),
 ];
-/// Of a processor's time, what looks may take.
-pub const MAX_SHARE: f64 = 0.01;
 /// Rates are over at least this.
 const MIN_RATE: Duration = Duration::from_millis(500);
 

@@ -28,7 +28,8 @@ pub mod files;
 pub mod history;
 pub mod host;
 pub mod name;
-pub mod proposal;
 pub mod text;
 pub mod tree;
 pub mod why;
+
+pub use curve::proposal;

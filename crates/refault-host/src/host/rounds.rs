@@ -7,7 +7,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::MAX_SHARE;
+/// Of a processor's time, what looks may take.
+pub const MAX_SHARE: f64 = 0.01;
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

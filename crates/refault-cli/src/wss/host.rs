@@ -16,7 +16,7 @@ use refault_host::host::{AGES, Host, Report};
 use crate::wss::{interrupts, sleep, time};
 
 /// The description of the JSON.
-const SCHEMA: &str = include_str!("../../../docs/reference/host.schema.json");
+const SCHEMA: &str = include_str!("../../../../docs/reference/host.schema.json");
 /// Windows that are measured once, unless told otherwise.
 const ONCE: usize = 2;
 /// The root counts too little itself to be opened by every user.
