@@ -1,0 +1,252 @@
+//! Boots a kernel under qemu with a job, and hears what the guest says.
+//!
+//! Where the machine lets guests run on its processor (KVM), they do; otherwise, and where that fails, every instruction
+//! is emulated and time is a count of instructions, so that runs repeat.
+
+#![allow(unsafe_code)] // That the emulator ends with this process is said between fork and exec.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use refault_lab::LabError;
+
+use crate::guest::{JOB, LISTS, MODULES, ORDER};
+use crate::initial::Archive;
+use crate::job::{Counters, Job, Lists, Said};
+use crate::kernel::Kernel;
+use crate::{iso, modules, own_binary};
+
+const QEMU: &str = "qemu-system-x86_64";
+const KVM: &str = "/dev/kvm";
+/// A guest on the processor itself begins within seconds, or does not.
+const KVM_BEGINS: Duration = Duration::from_secs(10);
+/// A guest that says nothing for so long is stuck.
+const SILENCE: Duration = Duration::from_secs(180);
+/// Memory beyond what the job takes: the kernel's.
+const OWN_MEMORY: u64 = 192 << 20;
+const SEQUENCE: &str = "sequence.img";
+const DISK: &str = "data.img";
+const INITIAL: &str = "initial.img";
+const CONSOLE: &str = "console.log";
+const COMMAND_LINE: &str = "console=ttyS0 panic=-1 quiet transparent_hugepage=never mitigations=off \
+                            numa_balancing=disable psi=1 nokaslr damon_stat.enabled=N";
+
+/// How a guest's instructions are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accelerator {
+    /// On this machine's processor.
+    Kvm,
+    /// One by one, in software.
+    Emulation,
+}
+
+impl Accelerator {
+    /// As in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Accelerator::Kvm => "kvm",
+            Accelerator::Emulation => "emulation",
+        }
+    }
+
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Accelerator::Kvm => &["-accel", "kvm", "-cpu", "host"],
+            Accelerator::Emulation => &["-accel", "tcg", "-cpu", "max,-la57", "-icount", "shift=3,sleep=off"],
+        }
+    }
+}
+
+/// What a guest answers: the counters of each kind of lists, in the order asked.
+#[derive(Clone, Debug)]
+pub struct Answered {
+    /// How it was run.
+    pub accelerator: Accelerator,
+    /// One for each kind of lists.
+    pub counters: Vec<Counters>,
+}
+
+/// Asks a kernel. `sequence` are the accesses as numbers of 64 bits; `progress` hears the share that is done.
+///
+/// # Errors
+/// There is no qemu, the kernel does not begin, or it cannot do the job; what it said is in the sentence.
+pub fn ask(
+    kernel: &Kernel,
+    job: &Job,
+    lists: &[Lists],
+    sequence: &[u64],
+    progress: &dyn Fn(f64),
+) -> Result<Answered, LabError> {
+    let directory = tempfile::tempdir().map_err(|error| unwritable(Path::new("a temporary directory"), &error))?;
+    let memory = write_images(directory.path(), kernel, job, lists, sequence)?;
+    let kvm = std::fs::OpenOptions::new().read(true).write(true).open(KVM).is_ok();
+    if kvm {
+        match boot(directory.path(), kernel, job, lists, memory, Accelerator::Kvm, progress) {
+            Err(Ended::Silent) => {}
+            Err(Ended::Failed(error)) => return Err(error),
+            Ok(counters) => return Ok(Answered { accelerator: Accelerator::Kvm, counters }),
+        }
+    }
+    match boot(directory.path(), kernel, job, lists, memory, Accelerator::Emulation, progress) {
+        Ok(counters) => Ok(Answered { accelerator: Accelerator::Emulation, counters }),
+        Err(Ended::Failed(error)) => Err(error),
+        Err(Ended::Silent) => Err(silent(directory.path(), &kernel.release, "it did not begin")),
+    }
+}
+
+/// Why a guest has no answer.
+enum Ended {
+    /// It never said anything.
+    Silent,
+    Failed(LabError),
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> LabError {
+    LabError::failed(format!("cannot be written: {error}"), path.display(), "make room there, or set TMPDIR")
+}
+
+/// Writes what the guest boots from; how many bytes of memory it needs.
+fn write_images(
+    directory: &Path,
+    kernel: &Kernel,
+    job: &Job,
+    lists: &[Lists],
+    sequence: &[u64],
+) -> Result<u64, LabError> {
+    let mut archive = Archive::default();
+    for place in ["proc", "sys", "dev", "tmp", "data"] {
+        archive.directory(place);
+    }
+    archive.device("dev/console", 5, 1);
+    archive.device("dev/null", 1, 3);
+    for file in own_binary::files()? {
+        archive.file(&file.path, &file.contents, 0o755);
+    }
+    archive.file(JOB, job.to_string().as_bytes(), 0o644);
+    archive.file(LISTS, names(lists.iter().map(|lists| lists.name())).as_bytes(), 0o644);
+    let order = modules::order(&kernel.modules);
+    archive.file(ORDER, names(order.iter().map(String::as_str)).as_bytes(), 0o644);
+    for name in &order {
+        archive.file(&format!("{MODULES}/{name}"), &kernel.modules[name], 0o644);
+    }
+    let initial = archive.finish();
+    let write = |name: &str, contents: &[u8], bytes: u64| {
+        let path = directory.join(name);
+        let file = std::fs::write(&path, contents).and_then(|()| std::fs::OpenOptions::new().write(true).open(&path));
+        file.and_then(|file| file.set_len(bytes)).map_err(|error| unwritable(&path, &error))
+    };
+    write(INITIAL, &initial, initial.len() as u64)?;
+    write(DISK, &iso::head(job.file * 4096), iso::DATA + job.file * 4096)?;
+    let bytes: Vec<u8> = sequence.iter().flat_map(|entry| entry.to_le_bytes()).collect();
+    write(SEQUENCE, &bytes, (bytes.len() as u64).next_multiple_of(1 << 20))?;
+    // The archive lies in memory twice while it is unpacked; accesses are in memory, and their disk's pages for a while.
+    let swapped = job.anon * 4096 / 4;
+    Ok(OWN_MEMORY + 3 * initial.len() as u64 + 3 * bytes.len() as u64 + (job.limit + job.extra()) * 4096 + swapped)
+}
+
+fn names<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    words.map(|word| format!("{word}\n")).collect()
+}
+
+/// A running emulator, which ends with this.
+struct Guest(Child);
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn boot(
+    directory: &Path,
+    kernel: &Kernel,
+    job: &Job,
+    lists: &[Lists],
+    memory: u64,
+    accelerator: Accelerator,
+    progress: &dyn Fn(f64),
+) -> Result<Vec<Counters>, Ended> {
+    let mebibytes = memory.div_ceil(1 << 20).to_string();
+    let disk = |name: &str| format!("file={},if=virtio,format=raw,readonly=on", directory.join(name).display());
+    let mut command = Command::new(QEMU);
+    command.args(["-nodefaults", "-no-reboot", "-display", "none", "-monitor", "none", "-smp", "1", "-m", &mebibytes]);
+    command.args(accelerator.arguments());
+    command.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(directory.join(INITIAL));
+    command.args(["-drive", &disk(DISK), "-drive", &disk(SEQUENCE), "-append", COMMAND_LINE]);
+    command.arg("-serial").arg(format!("file:{}", directory.join(CONSOLE).display())).args(["-serial", "stdio"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    // SAFETY: the closure makes one system call, which is allowed between fork and exec, and allocates nothing.
+    unsafe {
+        command.pre_exec(|| Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?));
+    }
+    let mut guest = command.spawn().map(Guest).map_err(|error| {
+        let remedy =
+            "install it (Debian, Ubuntu: apt-get install qemu-system-x86; Fedora: dnf install qemu-system-x86)";
+        Ended::Failed(LabError::failed(format!("no emulator: {error}"), QEMU, remedy))
+    })?;
+    let lines = heard(guest.0.stdout.take().expect("invariant: piped"));
+    let begins = if accelerator == Accelerator::Kvm { KVM_BEGINS } else { SILENCE };
+    let mut all = Vec::new();
+    let mut counters = Counters::new();
+    let mut has_begun = false;
+    let why = loop {
+        let line = match lines.recv_timeout(if has_begun { SILENCE } else { begins }) {
+            Ok(line) => line,
+            Err(_) if !has_begun => return Err(Ended::Silent),
+            Err(RecvTimeoutError::Disconnected) => break "it ended before it had answered",
+            Err(RecvTimeoutError::Timeout) => break "it says nothing any more",
+        };
+        match line.parse() {
+            Ok(Said::Begun) => has_begun = true,
+            Ok(Said::Done(accesses)) => {
+                let part = accesses as f64 / job.accesses.max(1) as f64;
+                progress((all.len() as f64 + part) / lists.len() as f64);
+            }
+            Ok(Said::Counted(name, value)) => drop(counters.insert(name, value)),
+            Ok(Said::Ended) => all.push(std::mem::take(&mut counters)),
+            Ok(Said::Failed(why)) => {
+                let remedy = "ask with other options, or another kernel";
+                return Err(Ended::Failed(LabError::failed(why, format_args!("kernel {}", kernel.release), remedy)));
+            }
+            Err(()) => {}
+        }
+        if all.len() == lists.len() {
+            return Ok(all);
+        }
+    };
+    Err(Ended::Failed(silent(directory, &kernel.release, why)))
+}
+
+/// What the kernel said last explains best why it gives no answer.
+fn silent(directory: &Path, release: &str, why: &str) -> LabError {
+    let console = std::fs::read(directory.join(CONSOLE)).unwrap_or_default();
+    let console = String::from_utf8_lossy(&console);
+    let lines: Vec<&str> = console.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let panic = lines.iter().find(|line| line.contains("panic") || line.contains("Out of memory"));
+    let said = panic.or(lines.last()).map_or("nothing on its console", |line| *line);
+    let remedy = "ask another kernel, or report this if it is one of Debian's";
+    LabError::failed(format!("the guest gives no answer: {why} ({said})"), format_args!("kernel {release}"), remedy)
+}
+
+/// The lines of a guest, as they come.
+fn heard(output: impl std::io::Read + Send + 'static) -> Receiver<String> {
+    let (send, receive) = channel();
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(output);
+        let mut line = Vec::new();
+        while reader.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
+            let text = String::from_utf8_lossy(&line).trim().to_owned();
+            line.clear();
+            if send.send(text).is_err() {
+                break;
+            }
+        }
+    });
+    receive
+}

@@ -1,0 +1,95 @@
+//! The first process of a guest: prepares the machine and replays a job, once for each kind of lists.
+//!
+//! A replay is a process of its own, which joins a group when it has what it needs: what it took before is charged to
+//! the root group and competes with nothing. What makes two runs equal: nothing else runs, swap is fresh, caches are
+//! dropped, and nothing is read ahead. The replay flushes the TLB every so many accesses, so that accessed bits are set
+//! as on hardware with a small TLB, and has the kernel fold its statistics, so that decisions see exact values.
+
+#![allow(unsafe_code)] // Swap, mappings and locked memory are system calls without a safe form.
+
+mod kernel_files;
+mod replay;
+mod setup;
+
+use std::process::{Command, ExitStatus};
+
+use crate::job::{Job, Lists, Said};
+use kernel_files::{tell, text};
+
+/// Where the initial file system has what the guest is to do: the job, its lists, the order of modules.
+pub const JOB: &str = "refault-ask/job";
+/// One word per line: which lists, in which order.
+pub const LISTS: &str = "refault-ask/lists";
+/// One name per line.
+pub const ORDER: &str = "refault-ask/order";
+/// Modules, by name.
+pub const MODULES: &str = "refault-ask/modules";
+/// Tells a replay's process which lists it runs on.
+const RUN: &str = "REFAULT_ASK_RUN";
+/// The second serial line; the first one is the kernel's console.
+const LINE: &str = "/dev/ttyS1";
+
+/// Whether this process is the first one of a guest, or one of its replays: then it does what the guest is for, and does
+/// not return.
+pub fn run_if_guest() {
+    if !std::path::Path::new("/").join(JOB).exists() {
+        return;
+    }
+    if let Ok(lists) = std::env::var(RUN) {
+        let ended = lists.parse().and_then(|lists| replay::run(&job()?, lists));
+        std::process::exit(match ended {
+            Ok(()) => 0,
+            Err(why) => {
+                say(&Said::Failed(why));
+                1
+            }
+        });
+    }
+    if std::process::id() == 1 {
+        if let Err(why) = first() {
+            say(&Said::Failed(why));
+        }
+        setup::power_off();
+    }
+}
+
+fn job() -> Result<Job, String> {
+    text(&format!("/{JOB}"))?.parse()
+}
+
+fn first() -> Result<(), String> {
+    setup::mount_all()?;
+    setup::load_modules()?;
+    setup::settle();
+    say(&Said::Begun);
+    let job = job()?;
+    for lists in text(&format!("/{LISTS}"))?.lines() {
+        setup::prepare(&job, lists.parse()?)?;
+        let ended = Command::new("/init").env(RUN, lists).status().map_err(|error| format!("no process: {error}"))?;
+        tidy(lists.parse()?, ended)?;
+    }
+    Ok(())
+}
+
+/// What remains of a replay goes away.
+fn tidy(lists: Lists, ended: ExitStatus) -> Result<(), String> {
+    setup::clear();
+    match ended.code() {
+        Some(0) => {
+            say(&Said::Ended);
+            Ok(())
+        }
+        // It has said why.
+        Some(_) => Ok(()),
+        None => Err(format!(
+            "the replay on the {} lists was killed, as there was no memory left for it: give it more, or more swap",
+            lists.name()
+        )),
+    }
+}
+
+/// A line for the host.
+fn say(line: &Said) {
+    // Without the line nothing can be said, and the host notices the silence.
+    let _ = tell(LINE, &format!("{line}\n"));
+}

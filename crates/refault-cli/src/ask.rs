@@ -1,0 +1,340 @@
+//! `refault ask`: what real kernels do with a workload, beside what the model says.
+//!
+//! The crate `refault-ask` boots the kernels; this command says what to ask, and shows the answers.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Args;
+use refault_ask::answers::{self, Answer, Wanted};
+use refault_ask::emulator;
+use refault_ask::job::{COUNTERS, Counters, Job, Lists};
+use refault_ask::kernel::{Kernel, version_of};
+use refault_ask::model;
+use refault_ask::sequence::Sequence;
+use refault_console::text::{align_numbers, grouped, number, plain_table};
+use refault_console::{Failure, Format, Progress, ResultArgs, say, with_output};
+use refault_lab::size::Size;
+use refault_trace::{ObjectsAs, Source, WorkloadSpec};
+
+use crate::source::ReadArgs;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  refault ask --kernel 6.12 uniform:pages=16384,accesses=200000,kind=fd
+  refault ask --kernel 6.12,7.2 --memory 33% fio:random_distribution=zipf:0.5,norandommap=1,size=4m,numjobs=12
+  refault ask --kernel 6.12 --lists generations --memory 64M app.rft --out app.csv
+  refault ask --kernel ./linux-image-6.12.117+deb13-amd64.deb app.u64
+
+A version is fetched from Debian with curl and kept in the cache, as answers are. A kernel in several packages is named by
+all of them, joined by ':'. Needs qemu-system-x86_64; no root.")]
+/// Ask real kernels, in an emulator, what they do with a workload, and print their counters beside the model's
+pub struct AskArgs {
+    /// Kernels: a version (6.12), a Debian package, or an image
+    #[arg(long = "kernel", value_name = "VERSION|FILE,…", value_delimiter = ',', required = true)]
+    kernels: Vec<String>,
+    /// Which lists pages are on
+    #[arg(long, value_enum, default_value = "both")]
+    lists: ListsArg,
+    /// How much of the workload may be in memory: a share of its pages, pages or bytes
+    #[arg(long, value_name = "SIZE", default_value = "50%")]
+    memory: Size,
+    /// Accesses at the start that are not counted
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    warm_up: u64,
+    /// The kernel's inclination to swap
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(0..=200))]
+    swappiness: u64,
+    /// Ask again what was asked before, of the newest kernel of the version
+    #[arg(long)]
+    again: bool,
+    /// Print every counter instead of those that decide
+    #[arg(long)]
+    all: bool,
+    /// A workload such as fio:random_distribution=zipf:1.2 (see 'refault workloads'), or a trace
+    #[arg(value_name = "WORKLOAD|TRACE")]
+    workload: String,
+    #[command(flatten)]
+    read: ReadArgs,
+    #[command(flatten)]
+    result: ResultArgs,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum ListsArg {
+    /// An active and an inactive list
+    Classic,
+    /// The multi-gen LRU
+    Generations,
+    /// One after the other
+    Both,
+}
+
+impl ListsArg {
+    fn all(self) -> Vec<Lists> {
+        match self {
+            ListsArg::Classic => vec![Lists::Classic],
+            ListsArg::Generations => vec![Lists::Generations],
+            ListsArg::Both => vec![Lists::Classic, Lists::Generations],
+        }
+    }
+}
+
+/// Counters that a table shows, if they are not 0 everywhere.
+const SHOWN: [&str; 8] = [
+    "loads",
+    "pswpout",
+    "pgscan",
+    "pgsteal",
+    "pgactivate",
+    "pgdeactivate",
+    "workingset_refault_file",
+    "workingset_refault_anon",
+];
+
+/// A kernel's answer beside the model's.
+struct Row {
+    answer: Answer,
+    policy: &'static str,
+    model: Counters,
+}
+
+/// Runs the command.
+pub fn run(args: &AskArgs) -> Result<(), Failure> {
+    let mut outputs = args.result.outputs();
+    let (format, out) = args.result.claim(&mut outputs)?;
+    let source = source(args)?;
+    let sequence = Sequence::read(&source)?;
+    let limit = args.memory.pages(sequence.distinct);
+    let job = job(args, &sequence, limit)?;
+    if sequence.file_writes > 0 {
+        say(format_args!("{} writes to file pages are asked as reads", grouped(sequence.file_writes)));
+    }
+    let cache = refault_ask::cache_directory();
+    let name = source.name();
+    let mut found = Vec::new();
+    for kernel in &args.kernels {
+        found.extend(answered(args, kernel, &cache, &name, &job, &sequence)?);
+    }
+    let rows = beside_the_model(&source, found, &job)?;
+    with_output(out, |out| match format {
+        Format::Table => write_table(out, &rows, args.all),
+        Format::Csv => write_csv(out, &rows),
+        Format::Json => write_json(out, &rows),
+    })
+}
+
+/// What is asked about: a file if there is one of the name, else a generated workload.
+fn source(args: &AskArgs) -> Result<Source, Failure> {
+    let path = PathBuf::from(&args.workload);
+    if path.exists() || !args.workload.contains(':') {
+        return args.read.file(&path, true, ObjectsAs::OnePageEach);
+    }
+    let spec: WorkloadSpec = args.workload.parse()?;
+    Ok(Source::workload(spec).part(args.read.part()))
+}
+
+fn job(args: &AskArgs, sequence: &Sequence, limit: u64) -> Result<Job, Failure> {
+    let accesses = sequence.entries.len() as u64;
+    if args.warm_up >= accesses {
+        let remedy = format!("the workload has {} accesses", grouped(accesses));
+        return Err(Failure::usage("nothing would be counted", format_args!("--warm-up {}", args.warm_up), remedy));
+    }
+    if sequence.file * refault_lab::size::PAGE_BYTES > refault_ask::iso::MAX_BYTES {
+        let remedy = "ask about a smaller workload, or a sample of it";
+        return Err(Failure::usage("the guest's file would be larger than 4 GiB", &args.workload, remedy));
+    }
+    Ok(Job {
+        limit,
+        swappiness: args.swappiness,
+        anon: sequence.anon,
+        file: sequence.file,
+        mapped: sequence.mapped,
+        accesses,
+        warm_up: args.warm_up,
+    })
+}
+
+/// The answers of one kernel: those that are known, and the others asked for now.
+fn answered(
+    args: &AskArgs,
+    kernel: &str,
+    cache: &Path,
+    workload: &str,
+    job: &Job,
+    sequence: &Sequence,
+) -> Result<Vec<Answer>, Failure> {
+    let kept = if args.again { Vec::new() } else { answers::kept(cache)? };
+    let shipped = if args.again { &[] } else { answers::shipped() };
+    let find = |kernel: &str, lists: Lists| {
+        let wanted = Wanted {
+            kernel,
+            lists,
+            digest: sequence.digest,
+            limit: job.limit,
+            swappiness: job.swappiness,
+            warm_up: job.warm_up,
+        };
+        wanted.find(shipped.iter().chain(&kept)).cloned()
+    };
+    let lists = args.lists.all();
+    let known: Vec<Answer> = lists.iter().filter_map(|lists| find(kernel, *lists)).collect();
+    if known.len() == lists.len() {
+        say(format_args!("kernel {kernel} was asked this before: its answer is shown (--again asks again)"));
+        return Ok(known);
+    }
+    let found = Kernel::find(kernel, cache, args.again, &|line| say(line))?;
+    let known: Vec<Answer> = lists.iter().filter_map(|lists| find(&found.release, *lists)).collect();
+    if known.len() == lists.len() {
+        return Ok(known);
+    }
+    say(format_args!("asking {} about {} accesses; that takes minutes", found.release, grouped(job.accesses)));
+    let (progress, begun) = (Progress::part("asking"), Instant::now());
+    let answered = emulator::ask(&found, job, &lists, &sequence.entries, &|part| progress.set(part))?;
+    drop(progress);
+    let by = answered.accelerator.name();
+    say(format_args!("{} answered in {:.0} s ({by})", found.release, begun.elapsed().as_secs_f64()));
+    let answer = |(lists, counters): (&Lists, Counters)| Answer {
+        kernel: found.release.clone(),
+        lists: *lists,
+        workload: workload.to_owned(),
+        digest: sequence.digest,
+        accesses: job.accesses,
+        distinct: sequence.distinct,
+        warm_up: job.warm_up,
+        limit: job.limit,
+        swappiness: job.swappiness,
+        by: by.to_owned(),
+        counters,
+    };
+    let new: Vec<Answer> = lists.iter().zip(answered.counters).map(answer).collect();
+    answers::keep(cache, &new)?;
+    Ok(new)
+}
+
+fn beside_the_model(source: &Source, found: Vec<Answer>, job: &Job) -> Result<Vec<Row>, Failure> {
+    let policies: Vec<&str> =
+        found.iter().map(|answer| model::policy(version_of(&answer.kernel), answer.lists)).collect();
+    // A policy that two kernels share is replayed once.
+    let mut distinct = policies.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let question = model::Question { limit: job.limit, swappiness: job.swappiness, warm_up: job.warm_up };
+    let modelled = model::answer(source, question, &distinct, &Progress::new("replaying"))?;
+    let of = |policy: &str| {
+        let place = distinct.iter().position(|other| *other == policy);
+        place.and_then(|place| modelled.get(place)).cloned().unwrap_or_default()
+    };
+    let row = |answer: Answer| {
+        let policy = model::policy(version_of(&answer.kernel), answer.lists);
+        Row { model: of(policy), policy, answer }
+    };
+    Ok(found.into_iter().map(row).collect())
+}
+
+/// The model's value less the kernel's, in per cent of the kernel's.
+fn off(kernel: Option<&u64>, model: Option<&u64>) -> Option<f64> {
+    let (kernel, model) = (*kernel? as f64, *model? as f64);
+    (kernel > 0.0).then(|| 100.0 * (model - kernel) / kernel)
+}
+
+fn write_table(out: &mut dyn Write, rows: &[Row], all: bool) -> std::io::Result<()> {
+    let mut table = plain_table();
+    table.set_header(["kernel", "lists", "counter", "kernel's", "model's", "off by"]);
+    let names: &[&str] = if all { &COUNTERS } else { &SHOWN };
+    for row in rows {
+        for name in names {
+            let (kernel, model) = (row.answer.counters.get(*name), row.model.get(*name));
+            if !all && kernel.is_none_or(|value| *value == 0) && model.is_none_or(|value| *value == 0) {
+                continue;
+            }
+            let text = |value: Option<&u64>| value.map_or("–".to_owned(), |value| grouped(*value));
+            let off = off(kernel, model).map_or("–".to_owned(), |off| format!("{off:+.2} %"));
+            let lists = row.answer.lists.name();
+            table.add_row([&row.answer.kernel, lists, name, &text(kernel), &text(model), &off]);
+        }
+    }
+    align_numbers(&mut table);
+    writeln!(out, "{}", table.trim_fmt())?;
+    let loads = rows.iter().filter_map(|row| off(row.answer.counters.get("loads"), row.model.get("loads")));
+    if let Some(furthest) = loads.map(f64::abs).reduce(f64::max) {
+        writeln!(
+            out,
+            "\nThe model's loads lie within {} % of the kernels'.",
+            number((furthest * 100.0).ceil() / 100.0)
+        )?;
+    }
+    if let Some(row) = rows.first() {
+        let answer = &row.answer;
+        let (limit, distinct) = (grouped(answer.limit), grouped(answer.distinct));
+        writeln!(
+            out,
+            "{}: {} accesses, {limit} of {distinct} pages in memory.",
+            answer.workload,
+            grouped(answer.accesses)
+        )?;
+    }
+    Ok(())
+}
+
+fn write_csv(out: &mut dyn Write, rows: &[Row]) -> std::io::Result<()> {
+    let mut csv = csv::Writer::from_writer(out);
+    csv.write_record([
+        "kernel",
+        "lists",
+        "workload",
+        "accesses",
+        "warm_up",
+        "limit",
+        "swappiness",
+        "by",
+        "counter",
+        "value",
+        "model",
+        "policy",
+    ])?;
+    for row in rows {
+        let answer = &row.answer;
+        for name in COUNTERS {
+            let text = |value: Option<&u64>| value.map_or(String::new(), u64::to_string);
+            csv.write_record([
+                answer.kernel.clone(),
+                answer.lists.name().to_owned(),
+                answer.workload.clone(),
+                answer.accesses.to_string(),
+                answer.warm_up.to_string(),
+                answer.limit.to_string(),
+                answer.swappiness.to_string(),
+                answer.by.clone(),
+                name.to_owned(),
+                text(answer.counters.get(name)),
+                text(row.model.get(name)),
+                row.policy.to_owned(),
+            ])?;
+        }
+    }
+    csv.flush()
+}
+
+fn write_json(out: &mut dyn Write, rows: &[Row]) -> std::io::Result<()> {
+    let row = |row: &Row| {
+        let answer = &row.answer;
+        serde_json::json!({
+            "kernel": answer.kernel,
+            "lists": answer.lists.name(),
+            "workload": answer.workload,
+            "accesses": answer.accesses,
+            "warm_up": answer.warm_up,
+            "limit": answer.limit,
+            "swappiness": answer.swappiness,
+            "by": answer.by,
+            "counters": answer.counters,
+            "model": {"policy": row.policy, "counters": row.model},
+        })
+    };
+    let rows: Vec<serde_json::Value> = rows.iter().map(row).collect();
+    serde_json::to_writer(&mut *out, &serde_json::json!({ "answers": rows }))?;
+    writeln!(out)
+}
