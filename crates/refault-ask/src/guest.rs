@@ -2,7 +2,7 @@
 //!
 //! A replay is a process of its own, which joins a group when it has what it needs: what it took before is charged to
 //! the root group and competes with nothing. What makes two runs equal: nothing else runs, swap is fresh, caches are
-//! dropped, and nothing is read ahead. The replay flushes the TLB every so many accesses, so that accessed bits are set
+//! dropped, and nothing is read ahead. The replay flushes the TLB every 256 accesses, so that accessed bits are set
 //! as on hardware with a small TLB, and has the kernel fold its statistics, so that decisions see exact values.
 
 #![allow(unsafe_code)] // Swap, mappings and locked memory are system calls without a safe form.

@@ -25,7 +25,7 @@ const IS_DIRECTORY: u8 = 2;
 const VERSION: u8 = 1;
 const LAST_DESCRIPTOR: u8 = 255;
 
-/// The first [`DATA`] bytes of a disk whose file has so many bytes.
+/// The first [`DATA`] bytes of a disk with a file of this length.
 pub fn head(bytes: u64) -> Vec<u8> {
     let length = u32::try_from(bytes).expect("invariant: callers keep MAX_BYTES");
     let mut disk = vec![0; DATA as usize];

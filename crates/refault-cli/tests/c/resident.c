@@ -1,4 +1,4 @@
-/* Touches so many MiB three times, and prints how many bytes of them are in memory at the end. */
+/* Touches the MiB that its argument says three times, and prints how many bytes of them are in memory at the end. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
