@@ -220,13 +220,12 @@ const MAX_FILES: usize = 12;
 /// Folders that hold more.
 const LARGE_FOLDERS: &[(&str, usize)] = &[
     ("refault-bench", 18),
-    ("refault-cli", 33),
+    ("refault-cli", 31),
     ("refault-cli/run", 22),
     ("refault-core", 23),
     ("refault-core/policy", 15),
     ("refault-core/schemes", 13),
     ("refault-core/textbook", 20),
-    ("refault-host", 13),
     ("refault-kernel", 13),
     ("refault-lab", 16),
     ("refault-lab/experiments/freepool", 14),
