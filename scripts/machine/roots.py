@@ -83,6 +83,8 @@ def fill(root, refault):
     with open(helper, "w") as file:
         file.write('#!/bin/sh\nchmod 1777 /tmp; cd /tmp; HOME=/tmp XDG_RUNTIME_DIR=/tmp exec setpriv --reuid 65534'
                    ' --regid 65534 --clear-groups "$@"\n')
+    if shutil.which("musl-gcc"):
+        subprocess.run(["musl-gcc", "-O1", "-o", f"{root}/usr/local/bin/of-musl", f"{HERE}/musl.c"], check=True)
     for name in ["refault", "checks.sh", "unprivileged"]:
         os.chmod(f"{root}/usr/local/bin/{name}", 0o755)
 
