@@ -21,6 +21,8 @@ type Part = (usize, usize, Attributes);
 pub(crate) struct Pages {
     ranges: Ranges,
     table: Table,
+    /// Some page was fixed so far.
+    any_fixed: bool,
 }
 
 impl Pages {
@@ -63,6 +65,35 @@ impl Pages {
     /// Changes what is known of the ranges between two addresses.
     pub(crate) fn change(&mut self, start: usize, end: usize, change: impl Fn(&mut Attributes)) {
         self.ranges.change(start, end, change);
+        if self.any_fixed {
+            self.let_go(start, end);
+        }
+    }
+
+    /// The rights of a resident page's range do not let it be moved: no policy is to choose it until they change.
+    pub(crate) fn fix(&mut self, page: PageId) {
+        self.table.fix(page, true);
+        self.any_fixed = true;
+    }
+
+    /// Fixes no page any more of ranges between two addresses whose pages may be moved.
+    fn let_go(&mut self, start: usize, end: usize) {
+        for (from, to, attributes) in self.ranges.within(start, end) {
+            let mut at = from;
+            while attributes.can_be_evicted()
+                && let Some((known, known_end)) = self.next_known(at, to)
+            {
+                for address in (known..known_end).step_by(PAGE) {
+                    if let Some((page, entry)) = self.table.find(address)
+                        && entry.state() == State::Resident
+                        && entry.is_fixed()
+                    {
+                        self.table.fix(page, false);
+                    }
+                }
+                at = known_end;
+            }
+        }
     }
 
     /// Bytes of all ranges.
@@ -249,6 +280,32 @@ mod tests {
         state: State,
         holds: u64,
         locked: bool,
+    }
+
+    #[test]
+    fn a_page_is_fixed_until_its_rights_change() {
+        let at = 7 * CHUNK_PAGES * PAGE;
+        let mut pages = Pages::default();
+        pages.insert(at, at + 2 * PAGE, Attributes { protection: 1, ..Attributes::default() });
+        let ids = [at, at + PAGE].map(|address| pages.make(address).0);
+        for id in ids {
+            pages.came_in(id);
+            pages.fix(id);
+            pages.hold(id, 1);
+        }
+        let of = |pages: &Pages, id| {
+            let entry = pages.entry(id);
+            (entry.must_stay(), entry.is_fixed(), entry.is_held(), entry.holds())
+        };
+        assert_eq!(of(&pages, ids[0]), (true, true, true, 1));
+        pages.release(at);
+        assert_eq!(of(&pages, ids[0]), (true, true, false, 0));
+        pages.lock(at, at + PAGE, true);
+        pages.lock(at, at + PAGE, false);
+        assert!(pages.entry(ids[0]).must_stay(), "its rights are what they were");
+        pages.change(at, at + PAGE, |attributes| attributes.protect(3));
+        assert_eq!(of(&pages, ids[0]), (false, false, false, 0));
+        assert_eq!(of(&pages, ids[1]), (true, true, true, 1), "the other's rights did not change");
     }
 
     proptest! {

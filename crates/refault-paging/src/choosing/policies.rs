@@ -33,7 +33,7 @@ impl Memory for Victims<'_> {
     fn evict(&mut self, page: PageId, shadow: Shadow) -> Eviction {
         let entry = self.table.entry(page);
         debug_assert!(matches!(entry.state(), State::Resident | State::SetAside));
-        if entry.state() == State::Resident && entry.is_held() {
+        if entry.state() == State::Resident && entry.must_stay() {
             return Eviction::Kept;
         }
         debug_assert!(self.chosen.iter().all(|(chosen, _)| *chosen != page), "a page is chosen twice");

@@ -369,7 +369,7 @@ impl SchemeActor for DamonOps<'_> {
                 engine.choosing.sort(folio.page, *action == Action::LruPrio, self.rule, engine.pages.table());
                 folio.size
             }
-            Action::Pageout if entry.state() == State::Resident && entry.is_held() => 0,
+            Action::Pageout if entry.state() == State::Resident && entry.must_stay() => 0,
             Action::Pageout => {
                 self.choose(folio.page);
                 if self.batch.len() == BATCH { self.evict_batch() } else { 0 }
@@ -394,7 +394,7 @@ impl SchemeActor for DamonOps<'_> {
                 }
                 Action::Willneed => {}
                 Action::Pageout | Action::Cold if !in_memory(entry.state()) => {}
-                Action::Pageout if entry.state() == State::Resident && entry.is_held() => {}
+                Action::Pageout if entry.state() == State::Resident && entry.must_stay() => {}
                 Action::Pageout => self.choose(page),
                 Action::Cold => {
                     let engine = &mut *self.engine;

@@ -223,8 +223,15 @@ impl Engine {
                 }
                 chosen.clear();
             }
-            self.choosing.choose(BATCH, self.pages.table(), &mut chosen);
-            self.keep_immovable(&mut chosen);
+            // Each page that does not go is chosen once: this ends.
+            loop {
+                self.choosing.choose(BATCH, self.pages.table(), &mut chosen);
+                let any = !chosen.is_empty();
+                self.keep_immovable(&mut chosen);
+                if !any || !chosen.is_empty() {
+                    break;
+                }
+            }
             if self.sharing.guards() && (round < rounds || is_lent) {
                 self.keep_shared(&mut chosen);
             }
@@ -237,7 +244,8 @@ impl Engine {
         parked
     }
 
-    /// Takes out of what was chosen what the kernel does not move: it stays.
+    /// Takes out of what was chosen what the kernel does not move: it stays, and is not chosen any more. A policy that
+    /// gives up the newest pages of a loop would choose it for ever.
     fn keep_immovable(&mut self, chosen: &mut Chosen) {
         chosen.retain(|(page, _)| {
             let range = self.pages.range(self.pages.address(*page));
@@ -247,6 +255,7 @@ impl Engine {
             if !can_go {
                 self.counts.unmovable();
                 self.stays(*page);
+                self.pages.fix(*page);
             }
             can_go
         });

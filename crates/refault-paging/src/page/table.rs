@@ -86,14 +86,24 @@ impl Entry {
         Shadow(self.extra)
     }
 
-    /// Whether a resident page must stay where it is: a call in progress needs it, or it is locked.
+    /// Whether a call in progress needs a resident page where it is, or it is locked.
     pub fn is_held(self) -> bool {
+        self.extra & !FIXED > 0
+    }
+
+    /// Whether a resident page must stay where it is: it is held, or the kernel does not move it.
+    pub fn must_stay(self) -> bool {
         self.extra > 0
+    }
+
+    /// Whether it was found that the rights of a resident page's range do not let it be moved.
+    pub fn is_fixed(self) -> bool {
+        self.extra & FIXED > 0
     }
 
     /// Calls in progress that need a resident page where it is.
     pub fn holds(self) -> u64 {
-        self.extra & !LOCKED
+        self.extra & !(LOCKED | FIXED)
     }
 
     /// Whether a resident page may be shared since a fork, and must not be written to unnoticed.
@@ -104,6 +114,8 @@ impl Entry {
 
 /// Of a resident page's holds: the program has locked it.
 const LOCKED: u64 = 1 << 63;
+/// The same: the rights of its range do not let it be moved.
+const FIXED: u64 = 1 << 62;
 /// The word of a resident page that is guarded.
 const GUARDED: u64 = 1 | 1 << 3;
 
@@ -221,7 +233,14 @@ impl Table {
     pub fn lock(&mut self, page: PageId, on: bool) {
         let (_, entry) = self.entry_mut(page);
         debug_assert_eq!(entry.state(), State::Resident);
-        entry.extra = entry.holds() | if on { LOCKED } else { 0 };
+        entry.extra = entry.extra & !LOCKED | if on { LOCKED } else { 0 };
+    }
+
+    /// Notes that the kernel does not move a resident page, or that it may by now.
+    pub fn fix(&mut self, page: PageId, on: bool) {
+        let (_, entry) = self.entry_mut(page);
+        debug_assert_eq!(entry.state(), State::Resident);
+        entry.extra = entry.extra & !FIXED | if on { FIXED } else { 0 };
     }
 
     /// Changes the holds of a resident page.
