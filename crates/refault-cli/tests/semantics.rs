@@ -86,7 +86,7 @@ fn set_uid_programs_and_those_of_another_libc_are_told_apart() {
     let program = Program::new(include_str!("c/done.c"));
     let refused = |path: &std::path::Path| {
         let output = Command::new(env!("CARGO_BIN_EXE_refault"))
-            .args(["run", "--memory", "64M", "--"])
+            .args(["run", "--backend", "pager", "--memory", "64M", "--"])
             .arg(path)
             .output()
             .expect("refault starts");

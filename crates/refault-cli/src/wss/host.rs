@@ -95,7 +95,7 @@ pub struct HostArgs {
     /// With --apply: the share of time for which a group may wait for memory
     #[arg(long, value_name = "PERCENT", default_value = "0.1%", requires = "apply")]
     pressure: Share,
-    /// With --apply: end after so long [default: when it is interrupted]
+    /// With --apply: end after this time [default: when it is interrupted]
     #[arg(long = "for", value_name = "TIME", value_parser = time, allow_hyphen_values = true, requires = "apply")]
     length: Option<Duration>,
     /// With --apply: the file that holds what limits were
