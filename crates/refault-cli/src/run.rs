@@ -22,6 +22,7 @@ mod statistics;
 pub mod summary;
 mod sums;
 mod telling;
+mod thrash;
 pub mod totals;
 pub mod tree;
 mod unmanaged;
@@ -130,6 +131,9 @@ pub struct RunArgs {
     /// A file that holds the budget in bytes while the program runs: write a number to it to change the budget
     #[arg(long, value_name = "FILE")]
     memory_control: Option<PathBuf>,
+    /// Raise a budget that is far too small step by step, up to this, and say to what
+    #[arg(long, value_name = "MAX", conflicts_with_all = ["pool", "resident", "runs"])]
+    grow: Option<Bytes>,
     /// Monitor the program and let schemes act on it, as this file says: TOML, or the JSON of DAMON's user-space tool
     #[arg(long, value_name = "FILE")]
     scheme: Option<PathBuf>,
@@ -242,6 +246,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
             stats: args.stats.as_deref(),
             stats_interval: Duration::from_millis(args.stats_interval),
             control: args.memory_control.as_deref(),
+            grow: args.grow.map(|grow| grow.0),
             summary: args.summary.as_deref(),
             quiet: args.quiet,
             reason: chosen.reason,
@@ -267,6 +272,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         stats_interval: args.stats_interval,
         what_if: args.what_if,
         control: args.memory_control.as_deref(),
+        grow: args.grow.map(|grow| grow.0),
         seat: Cell::new(seat),
         watch: watching,
         summary: args.summary.as_deref(),

@@ -270,3 +270,33 @@ fn auto_takes_the_kernel_for_what_cannot_be_preloaded_into() {
     let refused = refault(&["run", "--backend", "kernel", "--memory", "30M", "--policy", "clock", "--", "true"]);
     assert_eq!(refused.status.code(), Some(2));
 }
+
+#[test]
+fn a_budget_that_is_far_too_small_is_said_at_once_and_grows_where_it_may() {
+    if skipped() {
+        return;
+    }
+    let place = TempDir::new().expect("a directory");
+    let program = compiled(&place, "fills", FILLS_AND_CHECKS);
+    let stats = place.path().join("stats");
+    for backend in ["pager", "kernel"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_refault"));
+        command.args(["run", "--backend", backend, "--memory", "12M", "--grow", "200M", "--stats"]).arg(&stats);
+        command.args(["--", &program, "80", "1", "40"]).stdin(Stdio::null());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("refault starts");
+        let mut said = BufReader::new(child.stderr.take().expect("piped")).lines();
+        let line = said.next().expect("a line").expect("text");
+        assert!(
+            (line.contains("the budget of 12 MiB is far too small") || line.contains("does not compress into 12 MiB"))
+                && line.contains("; raised to "),
+            "{backend}: {line}"
+        );
+        let rest: Vec<String> = said.map_while(Result::ok).collect();
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!(text(&output.stdout), "right\n", "{backend}: {rest:?}");
+        let last = common::lines(&stats).pop().expect("a line");
+        let is_said = last["thrashing"].as_str().is_some_and(|line| line.contains("too small"));
+        assert!(is_said || backend == "kernel", "{backend}: {last}");
+        assert!(last["run"]["budget_bytes"].as_u64() > Some(12 << 20), "{backend}: {last}");
+    }
+}

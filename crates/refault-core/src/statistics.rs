@@ -150,6 +150,8 @@ statistics! {
     BACKEND "backend" "backend" Word Run Stable
         "what keeps the budget: `pager`, or `kernel` (a memory cgroup, and swap on zram)";
     BACKEND_REASON "backend_reason" "why this backend" Word Run Stable "why `--backend auto` took it, or that it was asked for";
+    THRASHING "thrashing" "too small" Word Run Stable
+        "that the budget is far too small, and which would make the program how fast; only where it is";
     MISSING "missing" "not counted" Word Run Stable
         "names of the figures that the backend does not count, which are left out";
     PEAK "peak_bytes" "peak" Bytes Run Stable

@@ -248,6 +248,7 @@ impl Keeper {
     /// The last look's figures, with counts.
     pub fn sample(&self) -> Sample {
         let group = &self.held.group;
+        let processes = group.processes();
         let transfers = self.held.devices.iter().map(Device::transfers).reduce(|sum, more| sum.plus(more));
         // Of swap that others have too only version 2 knows what is the group's.
         let counted = |key| {
@@ -259,7 +260,8 @@ impl Keeper {
             stored: transfers.map(|all| all.written).or_else(|| counted("pswpout")),
             refaults: transfers.map(|all| all.read).or_else(|| counted("pswpin")),
             waited_ns: group.waited_ns(),
-            processes: group.processes().len() as u64,
+            user_ns: processes.iter().map(|process| self.places.user_ns(*process)).sum(),
+            processes: processes.len() as u64,
             kills: group.kills(),
             ..self.last.clone()
         }

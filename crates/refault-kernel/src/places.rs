@@ -42,6 +42,16 @@ impl Places {
         kilobytes.and_then(|number| number.trim().parse::<u64>().ok()).map_or(u64::MAX, |number| number << 10)
     }
 
+    /// Nanoseconds in which a process, and children that it has waited for, computed in user mode; 0 if there is none.
+    pub fn user_ns(&self, process: i32) -> u64 {
+        /// `utime` among the fields behind the name, and `cutime`.
+        const FIELDS: [usize; 2] = [11, 13];
+        let stat = self.read(format!("/proc/{process}/stat")).unwrap_or_default();
+        let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |parts| parts.1).split_whitespace().collect();
+        let ticks: u64 = FIELDS.iter().filter_map(|at| fields.get(*at)?.parse::<u64>().ok()).sum();
+        ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second()
+    }
+
     /// Whether the machine has swap.
     pub fn has_swap(&self) -> bool {
         self.read("/proc/swaps").is_ok_and(|text| text.lines().nth(1).is_some())

@@ -28,6 +28,8 @@ pub struct Sample {
     pub refaults: Option<u64>,
     /// Nanoseconds in which threads waited for memory; version 1 does not count them.
     pub waited_ns: Option<u64>,
+    /// Nanoseconds in which its living processes computed in user mode.
+    pub user_ns: u64,
     /// Processes in the group.
     pub processes: u64,
     /// Programs that the kernel killed.

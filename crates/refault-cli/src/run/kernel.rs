@@ -17,6 +17,7 @@ use refault_console::{Failure, say};
 use refault_core::statistics as names;
 use refault_kernel::{Places, Plan, Sample, Served};
 use refault_lab::size::bytes_text;
+use refault_paging::figures::Sizes;
 use serde_json::{Map, Value, json};
 
 use super::advice::{Advice, MIN_REFAULTS, Window};
@@ -25,6 +26,7 @@ use super::child::{self, Child, News};
 use super::control::{self, Control};
 use super::summary::Summary;
 use super::telling::Telling;
+use super::thrash::{Seen, Thrash};
 use super::totals::Totals;
 
 /// Looks at what the keeper says.
@@ -59,6 +61,8 @@ pub(super) struct InGroup<'a> {
     pub(super) stats_interval: Duration,
     /// `--memory-control`.
     pub(super) control: Option<&'a Path>,
+    /// `--grow`, in bytes.
+    pub(super) grow: Option<u64>,
     /// `--summary`.
     pub(super) summary: Option<&'a Path>,
     /// `--quiet`.
@@ -84,7 +88,7 @@ impl InGroup<'_> {
         let begun = Instant::now();
         let child = Child::spawn(command).map_err(failed)?;
         let mut control = self.control.map(Control::new);
-        let mut is_full = false;
+        let (mut thrash, mut is_full) = (Thrash::new(self.grow), false);
         let tick =
             [Some(LOOK_EVERY), control.as_ref().map(|_| control::EVERY), lines.as_ref().map(|lines| lines.interval)];
         let tick = tick.into_iter().flatten().min();
@@ -99,13 +103,31 @@ impl InGroup<'_> {
             {
                 served.set_budget(bytes);
             }
-            let sample = served.look();
-            if sample.is_full && !std::mem::replace(&mut is_full, sample.is_full) {
-                say(full_line(sample));
+            let sample = served.look().clone();
+            let budget = sample.budget_bytes;
+            let said =
+                thrash.is_due().then(|| thrash.look(seen(&sample, begun), budget, sample.peak_with_stored_bytes));
+            if let Some(thrashing) = said.flatten() {
+                if let Some(bytes) = thrashing.budget {
+                    served.set_budget(bytes);
+                }
+                if !self.quiet {
+                    say(&thrashing.line);
+                }
+                if let Some(lines) = &mut lines {
+                    lines.thrashing = Some(thrashing.line);
+                }
+            }
+            if sample.is_full && !is_full {
+                let raised = self.grow.map(|grow| grow.min(budget / 4 * 5)).filter(|raised| *raised > budget);
+                raised.into_iter().for_each(|raised| served.set_budget(raised));
+                if !self.quiet {
+                    say(full_line(&sample, raised));
+                }
             }
             is_full = sample.is_full;
             if let Some(lines) = lines.as_mut().filter(|lines| lines.written.elapsed() >= lines.interval) {
-                lines.write(child.id(), sample, false);
+                lines.write(child.id(), &sample, false);
             }
         };
         let ran = begun.elapsed();
@@ -129,13 +151,25 @@ impl InGroup<'_> {
     }
 }
 
-/// Said when nothing can be done but wait.
-fn full_line(sample: &Sample) -> String {
-    format!(
-        "paused: what it needs does not compress into {}, and the kernel would write it to a disk unencrypted; \
-         a larger number in the file of --memory-control lets it go on",
+/// What the kernel counts of waiting. Version 1 counts none: there it is the time in which no process of the group
+/// computed, which is waiting for pages if refaults are as frequent as they must be to count.
+fn seen(sample: &Sample, begun: Instant) -> Seen {
+    let passed = begun.elapsed().as_nanos() as u64;
+    let waited_ns = sample.waited_ns.unwrap_or_else(|| passed.saturating_sub(sample.user_ns));
+    let needed = Sizes::default().counts();
+    Seen { at: Instant::now(), waited_ns, refaults: sample.refaults.unwrap_or(0), needed }
+}
+
+/// Said when nothing can be done but wait, or raise the budget.
+fn full_line(sample: &Sample, raised: Option<u64>) -> String {
+    let state = format!(
+        "paused: what it needs does not compress into {}, and the kernel would write it to a disk unencrypted",
         bytes_text(sample.budget_bytes)
-    )
+    );
+    match raised {
+        Some(raised) => format!("{state}; raised to {}", bytes_text(raised)),
+        None => format!("{state}; --grow MAX, or a larger number in the file of --memory-control, lets it go on"),
+    }
 }
 
 /// The figures of a run, as far as the kernel counts them.
@@ -190,6 +224,8 @@ struct Lines {
     written: Instant,
     reason: String,
     refaults: Window<u64>,
+    /// That the budget is far too small, in words.
+    thrashing: Option<String>,
     is_incomplete: bool,
 }
 
@@ -204,6 +240,7 @@ impl Lines {
             written: now,
             reason: run.reason.clone(),
             refaults: Window::default(),
+            thrashing: None,
             is_incomplete: false,
         })
     }
@@ -239,6 +276,9 @@ impl Lines {
             }
         }
         put(names::ADVICE_BYTES.name, json!(totals.would_stop_refaulting_at_bytes));
+        if let Some(thrashing) = &self.thrashing {
+            put(names::THRASHING.name, thrashing.clone().into());
+        }
         put("run", run);
         let mut text = Value::Object(line).to_string();
         text.push('\n');

@@ -45,6 +45,8 @@ pub(super) struct Statistics {
     sums: Option<Sums>,
     /// What other policies and sizes would miss.
     what_if: Option<WhatIf>,
+    /// That the budget is far too small, in words.
+    thrashing: Option<String>,
 }
 
 /// What the lines of a process before say.
@@ -94,6 +96,7 @@ impl Statistics {
             lately: Totals::default(),
             sums,
             what_if,
+            thrashing: None,
         })
     }
 
@@ -105,6 +108,11 @@ impl Statistics {
     /// How long to sleep before the next look.
     pub(super) fn tick(&self) -> Duration {
         LOOK_EVERY.min(self.interval)
+    }
+
+    /// Each line from now on says that the budget is far too small.
+    pub(super) fn thrashes(&mut self, line: String) {
+        self.thrashing = Some(line);
     }
 
     /// A look at the tree begins: takes up what agents have said of accesses.
@@ -170,6 +178,9 @@ impl Statistics {
         insert(&mut line, names::ADVICE_BYTES, self.lately.would_stop_refaulting_at_bytes);
         line.insert(names::ADVICE.name.to_owned(), json!(self.lately.advice));
         line.insert("run".to_owned(), json!(self.totals));
+        if let Some(thrashing) = &self.thrashing {
+            line.insert(names::THRASHING.name.to_owned(), thrashing.clone().into());
+        }
         if let Some(latest) = self.sums.as_mut().and_then(|sums| sums.latest(process)) {
             for key in ["monitor", "schemes"] {
                 line.insert(key.to_owned(), latest[key].clone());

@@ -64,6 +64,12 @@ pub struct Totals {
     pub followed_refaults: u64,
 }
 
+/// The most that a tree would have used if nothing had been stored, in bytes.
+pub(super) fn most_bytes(shared: &Shared) -> u64 {
+    let bytes = |pages: &AtomicI64| pages.load(Ordering::Relaxed).max(0) as u64 * PAGE as u64;
+    bytes(&shared.most).max(bytes(&shared.peak))
+}
+
 impl Totals {
     /// The totals now.
     pub fn of(shared: &Shared) -> Totals {
@@ -72,7 +78,7 @@ impl Totals {
         let totals = Totals {
             budget_bytes: shared.limit_bytes(),
             peak_bytes: bytes(&shared.peak),
-            peak_with_stored_bytes: bytes(&shared.most).max(bytes(&shared.peak)),
+            peak_with_stored_bytes: most_bytes(shared),
             faults: counts.faults,
             first_touches: counts.first_touches,
             rescued: counts.rescued,

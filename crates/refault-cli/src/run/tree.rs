@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use refault_console::Failure;
+use refault_console::{Failure, say};
 use refault_paging::Shared;
 use refault_paging::tree::is_elsewhere;
 
@@ -23,7 +23,8 @@ use super::statistics::Statistics;
 use super::summary::Summary;
 use super::sums::Sums;
 use super::telling::Telling;
-use super::totals::Totals;
+use super::thrash::{Seen, Thrash};
+use super::totals::{self, Totals};
 use super::watch::{self, Watch};
 use super::what_if::WhatIf;
 use crate::inherited::Inherited;
@@ -56,6 +57,8 @@ pub struct Tree<'a> {
     pub what_if: bool,
     /// `--memory-control`.
     pub control: Option<&'a Path>,
+    /// `--grow`, in bytes.
+    pub grow: Option<u64>,
     /// The place in a pool, which decides about the budget.
     pub seat: Cell<Option<Seat>>,
     /// `--watch`, and there is a terminal.
@@ -107,6 +110,8 @@ impl Tree<'_> {
                 })
                 .transpose()?,
             control: self.control.map(Control::new),
+            thrash: Thrash::new(self.grow),
+            says_nothing: self.quiet || self.watch,
             seat,
             watch: followed.as_ref().map(|statistics| Watch::new(&name, statistics)).transpose()?,
             buried: Instant::now(),
@@ -176,6 +181,9 @@ struct Aside<'a> {
     shared: &'static Shared,
     statistics: Option<Statistics>,
     control: Option<Control<'a>>,
+    thrash: Thrash,
+    /// `--quiet`, or the terminal is drawn on.
+    says_nothing: bool,
     seat: Option<Seat>,
     watch: Option<Watch<'a>>,
     /// When processes were last looked for that were killed.
@@ -199,6 +207,27 @@ impl Aside<'_> {
         self.shared.set_command(super::escaped::own_bytes() / PAGE);
     }
 
+    /// Says that the budget is far too small, and raises it where that is allowed.
+    fn look_for_thrashing(&mut self) {
+        if !self.thrash.is_due() {
+            return;
+        }
+        let counts = self.shared.statistics();
+        let needed = self.shared.needed().counts();
+        let seen = Seen { at: Instant::now(), waited_ns: counts.waited_again, refaults: counts.read_back, needed };
+        let most = totals::most_bytes(self.shared);
+        let Some(thrashing) = self.thrash.look(seen, self.shared.limit_bytes(), most) else { return };
+        if let Some(budget) = thrashing.budget {
+            self.shared.set_limit(budget);
+        }
+        if !self.says_nothing {
+            say(&thrashing.line);
+        }
+        if let Some(statistics) = &mut self.statistics {
+            statistics.thrashes(thrashing.line);
+        }
+    }
+
     /// Looks at the tree, for the last time at its end.
     fn look(&mut self, at_end: bool) {
         if self.buried.elapsed() >= BURY_EVERY {
@@ -212,6 +241,7 @@ impl Aside<'_> {
         if let Some(seat) = &mut self.seat {
             seat.look(self.shared);
         }
+        self.look_for_thrashing();
         if let Some(statistics) = &mut self.statistics {
             statistics.begin_look();
             let is_due = at_end || statistics.is_due();
