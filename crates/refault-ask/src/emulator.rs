@@ -5,6 +5,8 @@
 
 #![allow(unsafe_code)] // That the emulator ends with this process is said between fork and exec.
 
+pub mod initial;
+
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -14,11 +16,13 @@ use std::time::Duration;
 
 use refault_lab::LabError;
 
+use initial::Archive;
+
 use crate::guest::{JOB, LISTS, MODULES, ORDER};
-use crate::initial::Archive;
 use crate::job::{Counters, Job, Lists, Said};
 use crate::kernel::Kernel;
-use crate::{iso, modules, own_binary};
+use crate::kernel::modules;
+use crate::{iso, own_binary};
 
 const QEMU: &str = "qemu-system-x86_64";
 const KVM: &str = "/dev/kvm";

@@ -1,11 +1,13 @@
 //! Kernels that can be booted: an image and the modules that a guest may need, from packages, kept in the cache.
 
+pub mod fetch;
+pub mod modules;
+pub mod package;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use refault_lab::LabError;
-
-use crate::{fetch, modules, package};
 
 /// A kernel.
 #[derive(Clone, Debug)]

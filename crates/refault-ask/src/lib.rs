@@ -1,7 +1,7 @@
 //! Asks a real Linux kernel what it does with a sequence of page accesses.
 //!
-//! A kernel comes from its distribution's package ([`kernel`]; [`fetch`] downloads it, [`package`] unpacks it). It is
-//! booted by qemu ([`emulator`]) with an initial file system ([`initial`]) that holds the running program itself
+//! A kernel comes from its distribution's package ([`kernel`]; [`kernel::fetch`] downloads it, [`kernel::package`] unpacks it). It is
+//! booted by qemu ([`emulator`]) with an initial file system ([`emulator::initial`]) that holds the running program itself
 //! ([`own_binary`]) as the first process ([`guest`]). That replays the accesses of a [`job`] in a control group under a
 //! limit, on the classic lists and under the generations, and reports the kernel's counters. [`answers`] keeps what
 //! was asked, on this machine and as a table of this crate; [`model`] says what the policies make of the same accesses.
@@ -16,16 +16,12 @@
 
 pub mod answers;
 pub mod emulator;
-pub mod fetch;
 pub mod guest;
-pub mod initial;
 pub mod iso;
 pub mod job;
 pub mod kernel;
 pub mod model;
-pub mod modules;
 pub mod own_binary;
-pub mod package;
 pub mod sequence;
 
 use std::path::PathBuf;

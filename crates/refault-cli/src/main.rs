@@ -6,7 +6,6 @@
 // What the commands share is not all used by a build without some of them.
 #![cfg_attr(not(all(feature = "manual", feature = "tui", feature = "web")), allow(dead_code))]
 
-mod ask;
 mod compare;
 #[cfg(feature = "manual")]
 mod completions;
@@ -87,7 +86,7 @@ enum Command {
     Report(run_report::ReportArgs),
     Record(record::RecordArgs),
     Doctor(doctor::DoctorArgs),
-    Ask(ask::AskArgs),
+    Ask(reproduce::ask::AskArgs),
     Compare(compare::CompareArgs),
     Mrc(mrc::MrcArgs),
     Trace(trace::TraceArgs),
@@ -143,7 +142,7 @@ fn main() -> ExitCode {
         Command::Mrc(args) => mrc::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Monitor(args) => monitor::run(args),
-        Command::Ask(args) => ask::run(args),
+        Command::Ask(args) => reproduce::ask::run(args),
         Command::Reproduce(args) => reproduce::run(args),
         Command::Scenario(args) => scenario::run(args),
         Command::Policies(args) => policies::run(args),

@@ -3,6 +3,8 @@
 //! The lab has the list of them. Each answers with an [`Experiment`]: published figures, ours and the null's side by
 //! side.
 
+pub mod ask;
+
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -22,7 +22,6 @@ mod statistics;
 pub mod summary;
 mod sums;
 mod telling;
-mod thrash;
 pub mod totals;
 pub mod tree;
 mod unmanaged;

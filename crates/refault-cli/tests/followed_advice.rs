@@ -282,7 +282,7 @@ const OF_OTHERS: [(&str, &[&str]); 6] = [
 ];
 
 /// Files that lie in the folder of another command than their own.
-const OF_A_FOLDER: [(&str, &str); 2] = [("wss/host", "host"), ("wss/why", "why")];
+const OF_A_FOLDER: [(&str, &str); 3] = [("reproduce/ask", "ask"), ("wss/host", "host"), ("wss/why", "why")];
 
 /// Files below a folder.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -326,7 +326,8 @@ fn no_message_of_a_command_names_an_option_that_it_does_not_have() {
         let elsewhere = OF_A_FOLDER.iter().find(|(folder, _)| name.starts_with(folder));
         let command = elsewhere.map_or_else(|| name.split('/').next().expect("a name"), |(_, command)| *command);
         let known = [
-            "host", "why", "size", "run", "top", "pool", "serve", "wss", "reclaim", "record", "compare", "mrc", "trace",
+            "ask", "host", "why", "size", "run", "top", "pool", "serve", "wss", "reclaim", "record", "compare", "mrc",
+            "trace",
         ];
         let known = known.iter().chain(&["monitor", "reproduce", "scenario", "policies", "workloads", "doctor"]);
         if !known.clone().any(|one| *one == command) {

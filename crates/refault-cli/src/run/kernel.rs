@@ -20,13 +20,13 @@ use refault_lab::size::bytes_text;
 use refault_paging::figures::Sizes;
 use serde_json::{Map, Value, json};
 
+use super::advice::thrash::{Seen, Thrash};
 use super::advice::{Advice, MIN_REFAULTS, Window};
 use super::backend::{Backend, Missing};
 use super::child::{self, Child, News};
 use super::control::{self, Control};
 use super::summary::Summary;
 use super::telling::Telling;
-use super::thrash::{Seen, Thrash};
 use super::totals::Totals;
 
 /// Looks at what the keeper says.

@@ -15,6 +15,7 @@ use refault_paging::Shared;
 use refault_paging::tree::is_elsewhere;
 
 use super::Children;
+use super::advice::thrash::{Seen, Thrash};
 use super::child::{Child, End, News};
 use super::control::{self, Control};
 use super::escaped::{Watcher, bury_elsewhere};
@@ -23,7 +24,6 @@ use super::statistics::Statistics;
 use super::summary::Summary;
 use super::sums::Sums;
 use super::telling::Telling;
-use super::thrash::{Seen, Thrash};
 use super::totals::{self, Totals};
 use super::watch::{self, Watch};
 use super::what_if::WhatIf;

@@ -76,7 +76,7 @@ pub fn choices(kill: &Kill) -> Vec<Choice> {
     let plain: Vec<Task> = kill
         .tasks
         .iter()
-        .map(|task| Task { adjustment: task.adjustment.min(0).max(NEVER) / 1000 * 1000, ..task.clone() })
+        .map(|task| Task { adjustment: task.adjustment.clamp(NEVER, 0) / 1000 * 1000, ..task.clone() })
         .collect();
     let unadjusted = of("kernel without oom_score_adj", highest(&plain, 0), "no process may be killed");
     let candidates = kill.tasks.iter().filter(|task| task.adjustment >= 0 && task.pid != 1);

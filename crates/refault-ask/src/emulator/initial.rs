@@ -1,7 +1,7 @@
 //! Initial file systems: archives of cpio's `newc` format, which the kernel unpacks into memory at its start.
 //!
 //! ```
-//! let mut archive = refault_ask::initial::Archive::default();
+//! let mut archive = refault_ask::emulator::initial::Archive::default();
 //! archive.file("etc/motd", b"hello", 0o644);
 //! let bytes = archive.finish();
 //! assert!(bytes.starts_with(b"070701") && bytes.len() % 4 == 0);

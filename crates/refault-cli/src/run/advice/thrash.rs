@@ -1,7 +1,7 @@
 //! Says at once that a budget is far too small, how slow the program runs, and which budget would make it how fast.
 //!
 //! A program *thrashes* if for some seconds its threads wait most of the time for pages that had been there. What the
-//! refaults of that time needed says what a larger budget would bring ([`super::advice`]). With `--grow` the budget is
+//! refaults of that time needed says what a larger budget would bring ([`super`]). With `--grow` the budget is
 //! raised step by step instead, up to a bound.
 //!
 //! Cost: a copy of a thousand counts twice per second.
@@ -26,25 +26,25 @@ const MIN_STEP: f64 = 1.25;
 const MAX_STEP: f64 = 2.0;
 
 /// What a run has counted at a moment.
-pub(super) struct Seen {
-    pub(super) at: Instant,
+pub(crate) struct Seen {
+    pub(crate) at: Instant,
     /// Nanoseconds in which threads waited for pages that had been there.
-    pub(super) waited_ns: u64,
-    pub(super) refaults: u64,
+    pub(crate) waited_ns: u64,
+    pub(crate) refaults: u64,
     /// The sizes with which refaults would not have happened, as far as they are known.
-    pub(super) needed: SizeCounts,
+    pub(crate) needed: SizeCounts,
 }
 
 /// What is to be said and done.
 #[derive(Debug, PartialEq)]
-pub(super) struct Thrashing {
-    pub(super) line: String,
+pub(crate) struct Thrashing {
+    pub(crate) line: String,
     /// The budget from now on, in bytes.
-    pub(super) budget: Option<u64>,
+    pub(crate) budget: Option<u64>,
 }
 
 /// Looks at a run.
-pub(super) struct Thrash {
+pub(crate) struct Thrash {
     grow: Option<u64>,
     /// Oldest first.
     earlier: VecDeque<Seen>,
@@ -53,18 +53,18 @@ pub(super) struct Thrash {
 
 impl Thrash {
     /// With the bound of `--grow`, in bytes.
-    pub(super) fn new(grow: Option<u64>) -> Thrash {
+    pub(crate) fn new(grow: Option<u64>) -> Thrash {
         Thrash { grow, earlier: VecDeque::new(), is_said: false }
     }
 
     /// Whether a look is due.
-    pub(super) fn is_due(&self) -> bool {
+    pub(crate) fn is_due(&self) -> bool {
         !self.is_said && self.earlier.back().is_none_or(|last| last.at.elapsed() >= MIN_APART)
     }
 
     /// Looks at a run under a budget, whose processes have had `most` bytes. The answer is given once, or once for each
     /// step of the budget.
-    pub(super) fn look(&mut self, seen: Seen, budget: u64, most: u64) -> Option<Thrashing> {
+    pub(crate) fn look(&mut self, seen: Seen, budget: u64, most: u64) -> Option<Thrashing> {
         if self.is_said || self.earlier.back().is_some_and(|last| seen.at - last.at < MIN_APART) {
             return None;
         }
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     const BUDGET: u64 = 32 << 20;
-    const MOST: u64 = 256 << 20;
+    const MAX_SIZE: u64 = 256 << 20;
 
     /// Looks every half second for so many seconds at a run that waits for so much of the time.
     fn looked(thrash: &mut Thrash, seconds: u64, waiting: f64, sizes: &Sizes) -> Vec<Thrashing> {
@@ -147,7 +147,7 @@ mod tests {
                 refaults: (passed * 5000.0) as u64,
                 needed: sizes.counts(),
             };
-            thrash.look(seen, BUDGET, MOST)
+            thrash.look(seen, BUDGET, MAX_SIZE)
         });
         looks.collect()
     }
