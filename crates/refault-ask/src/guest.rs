@@ -14,7 +14,7 @@ mod setup;
 use std::process::{Command, ExitStatus};
 
 use crate::job::{Job, Lists, Said};
-use kernel_files::{tell, text};
+use kernel_files::{say, tell, text};
 
 /// Where the initial file system has what the guest is to do: the job, its lists, the order of modules.
 pub const JOB: &str = "refault-ask/job";
@@ -26,8 +26,6 @@ pub const ORDER: &str = "refault-ask/order";
 pub const MODULES: &str = "refault-ask/modules";
 /// Tells a replay's process which lists it runs on.
 const RUN: &str = "REFAULT_ASK_RUN";
-/// The second serial line; the first one is the kernel's console.
-const LINE: &str = "/dev/ttyS1";
 
 /// Whether this process is the first one of a guest, or one of its replays: then it does what the guest is for, and does
 /// not return.
@@ -86,10 +84,4 @@ fn tidy(lists: Lists, ended: ExitStatus) -> Result<(), String> {
             lists.name()
         )),
     }
-}
-
-/// A line for the host.
-fn say(line: &Said) {
-    // Without the line nothing can be said, and the host notices the silence.
-    let _ = tell(LINE, &format!("{line}\n"));
 }

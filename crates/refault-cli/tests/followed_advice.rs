@@ -282,7 +282,7 @@ const OF_OTHERS: [(&str, &[&str]); 6] = [
 ];
 
 /// Files that lie in the folder of another command than their own.
-const OF_A_FOLDER: [(&str, &str); 3] = [("reproduce/ask", "ask"), ("wss/host", "host"), ("wss/why", "why")];
+const BELOW_ANOTHER: [(&str, &str); 3] = [("reproduce/ask", "ask"), ("wss/host", "host"), ("wss/why", "why")];
 
 /// Files below a folder.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -323,7 +323,7 @@ fn no_message_of_a_command_names_an_option_that_it_does_not_have() {
     let (mut seen, mut wrong) = (0, Vec::new());
     for file in files {
         let name = file.strip_prefix(&root).expect("below").to_str().expect("text").trim_end_matches(".rs");
-        let elsewhere = OF_A_FOLDER.iter().find(|(folder, _)| name.starts_with(folder));
+        let elsewhere = BELOW_ANOTHER.iter().find(|(folder, _)| name.starts_with(folder));
         let command = elsewhere.map_or_else(|| name.split('/').next().expect("a name"), |(_, command)| *command);
         let known = [
             "ask", "host", "why", "size", "run", "top", "pool", "serve", "wss", "reclaim", "record", "compare", "mrc",

@@ -11,8 +11,7 @@ use refault_trace::{Entry, Kind};
 use rustix::fs::Advice;
 use rustix::mm::{MapFlags, MlockAllFlags, MprotectFlags, ProtFlags};
 
-use super::kernel_files::{numbers, pressure, tell, tell_if_there, text};
-use super::say;
+use super::kernel_files::{numbers, pressure, say, tell, tell_if_there, text};
 use super::setup::{DATA, DATA_DISK, GROUP, SEQUENCE};
 use crate::iso;
 use crate::job::{COUNTERS, Counters, Job, Lists, Said};
