@@ -14,16 +14,13 @@ mod setup;
 use std::process::{Command, ExitStatus};
 
 use crate::job::{Job, Lists, Said};
-use kernel_files::{say, tell, text};
+use kernel_files::{say, text};
+pub use setup::{MODULES, ORDER};
 
-/// Where the initial file system has what the guest is to do: the job, its lists, the order of modules.
+/// Where the initial file system has what the guest is to do: the job and its lists.
 pub const JOB: &str = "refault-ask/job";
 /// One word per line: which lists, in which order.
 pub const LISTS: &str = "refault-ask/lists";
-/// One name per line.
-pub const ORDER: &str = "refault-ask/order";
-/// Modules, by name.
-pub const MODULES: &str = "refault-ask/modules";
 /// Tells a replay's process which lists it runs on.
 const RUN: &str = "REFAULT_ASK_RUN";
 

@@ -9,7 +9,11 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use rustix::system::{RebootCommand, init_module, reboot};
 
 use super::kernel_files::{tell, tell_if_there, text};
-use super::{MODULES, ORDER};
+
+/// The order in which modules are loaded, in the initial file system: one name per line.
+pub const ORDER: &str = "refault-ask/order";
+/// Modules, by name.
+pub const MODULES: &str = "refault-ask/modules";
 use crate::job::{Job, Lists};
 
 /// The group of the replay.
