@@ -49,13 +49,13 @@ program 'system()' 8 "perl -e 'my @l = (1) x 300000; print system(\"echo child\"
 program 'popen()' 8 "perl -e 'my @l = (1) x 300000; open(P, \"echo child|\"); print <P>; close P; print \"\$?\\n\"'"
 program 'perl, a table' 8 "perl -e '$(size 60000)'"
 program 'awk, sums' 6 "seq 60000 | awk '{ k = \$1 * 7919 % 10007; s[k] = s[k] \" \" \$1 } END { n = 0; for (k in s) n += length(s[k]); print n }'"
-# A program for another libc: a child runs as it is, the first is refused in words or runs.
+# A program for another libc: a child runs as it is, the pager refuses the first in words.
 if of-musl >alone 2>alone.err; then
     timeout 600 refault run --memory 8M -- sh -c of-musl >managed 2>managed.err </dev/null
     if cmp -s alone managed; then row 'musl, a child' right; else row 'musl, a child' "WRONG: $(said managed.err)"; fi
-    timeout 600 refault run --memory 8M -- of-musl >managed 2>managed.err </dev/null
+    timeout 600 refault run --backend pager --memory 8M -- of-musl >managed 2>managed.err </dev/null
     status=$?
-    if cmp -s alone managed || { [ $status = 1 ] && grep -q "refault: .*another libc's" managed.err; }; then
+    if [ $status = 1 ] && grep -q "refault: .*another libc's" managed.err; then
         row 'musl, the first' right
     else
         row 'musl, the first' "WRONG: $(said managed.err)"
