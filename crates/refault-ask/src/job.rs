@@ -144,7 +144,7 @@ impl FromStr for Job {
 pub enum Said {
     /// It runs.
     Begun,
-    /// So many accesses of a run are done.
+    /// This many accesses of a run are done.
     Done(u64),
     /// A counter of the run.
     Counted(String, u64),

@@ -118,7 +118,7 @@ impl Estimator {
         Estimator::within(policies, cache_bytes, MEMORY_BYTES, 0)
     }
 
-    /// The same in so many bytes of memory, with a sample that the seed draws. Less memory is a smaller sample.
+    /// The same in this many bytes of memory, with a sample that the seed draws. Less memory is a smaller sample.
     ///
     /// # Errors
     /// As of [`Estimator::new`], or the memory does not do for the smallest sample.

@@ -71,7 +71,7 @@ impl Device {
         self.bytes
     }
 
-    /// Memory that the kernel keeps for a device of so many bytes, whatever is on it.
+    /// Memory that the kernel keeps for a device of this many bytes, whatever is on it.
     pub fn table_bytes(bytes: u64) -> u64 {
         bytes / PAGE * TABLE_BYTES
     }

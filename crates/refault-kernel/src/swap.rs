@@ -22,7 +22,7 @@ const VERSION_AT: usize = 1024;
 const LAST_PAGE_AT: usize = VERSION_AT + 4;
 const SIGNATURE: &[u8] = b"SWAPSPACE2";
 
-/// The first page of a swap area of so many bytes.
+/// The first page of a swap area of this many bytes.
 fn header(bytes: u64) -> Vec<u8> {
     let mut page = vec![0; PAGE as usize];
     let last = u32::try_from(bytes / PAGE - 1).unwrap_or(u32::MAX);
@@ -32,7 +32,7 @@ fn header(bytes: u64) -> Vec<u8> {
     page
 }
 
-/// Makes a device of so many bytes a swap area, and swaps to it.
+/// Makes a device of this many bytes a swap area, and swaps to it.
 ///
 /// # Errors
 /// The kernel refuses.

@@ -39,7 +39,7 @@ pub enum Row {
 
 /// How a row is measured.
 pub enum Kind {
-    /// `refault-bench pager-load` with this pattern and so many threads.
+    /// `refault-bench pager-load` with this pattern and this many threads.
     Load(Pattern, u32),
     /// The server, read by clients here.
     Memcached,

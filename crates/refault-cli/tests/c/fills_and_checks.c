@@ -1,5 +1,5 @@
-// Fills so many MiB a page at a time, of which so many eighths of each page do not compress, and reads them back in
-// an order by chance so often. Prints "right", or the number of the first page that is wrong. Arguments: MiB, eighths,
+// Fills this many MiB a page at a time, of which this many eighths of each page do not compress, and reads them back in
+// an order by chance this often. Prints "right", or the number of the first page that is wrong. Arguments: MiB, eighths,
 // times; with a fourth it prints "filled" when all is filled, and waits until its input ends.
 #include <stdint.h>
 #include <stdio.h>

@@ -36,7 +36,7 @@ impl Sums {
         Sums { all: [0.0; KNOWN], sampled: vec![[0.0; KNOWN]; GROUPS], missed, miniatures }
     }
 
-    /// So much was asked for, in the sample or not.
+    /// This much was asked for, in the sample or not.
     #[inline]
     pub(super) fn asked(&mut self, amount: f64, news: [bool; TABLES]) {
         add(&mut self.all, amount, news);

@@ -9,7 +9,7 @@ use super::{MAX_CACHES, POLICIES};
 pub enum EstimateError {
     /// The policy is not one of [`POLICIES`]; empty if none was named.
     UnknownPolicy(String),
-    /// So many sizes of the cache.
+    /// This many sizes of the cache.
     Sizes(usize),
     /// The memory is too small, in bytes.
     Memory {

@@ -121,7 +121,7 @@ impl Links {
     }
 }
 
-/// Makes room for so many objects, without room for more.
+/// Makes room for this many objects, without room for more.
 pub(super) fn grow<T: Clone>(records: &mut Vec<T>, objects: usize, record: T) {
     if objects > records.len() {
         records.reserve_exact(objects - records.len());

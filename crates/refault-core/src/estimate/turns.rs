@@ -6,9 +6,9 @@
 
 /// Accesses of a burst for each object in the sample.
 const PER_OBJECT: u64 = 32;
-/// Objects below which a burst is as long as for so many.
+/// Objects below which a burst is as long as for this many.
 const MIN_OBJECTS: u64 = 512;
-/// The longest rest: one burst of so many.
+/// The longest rest: one burst of this many.
 const MAX_FACTOR: u64 = 128;
 
 /// What becomes of an access.
@@ -24,7 +24,7 @@ pub(super) enum Turn {
 
 /// See the module.
 pub(super) struct Turns {
-    /// One burst in so many; 1 is always.
+    /// One burst in this many; 1 is always.
     factor: u64,
     burst: u64,
     turn: Turn,
@@ -64,7 +64,7 @@ impl Turns {
         (now, now == Turn::Count)
     }
 
-    /// Twice as much rest, with so many objects in the sample.
+    /// Twice as much rest, with this many objects in the sample.
     pub(super) fn rest_more(&mut self, objects: usize) {
         let burst = PER_OBJECT * (objects as u64).max(MIN_OBJECTS);
         let factor = (2 * self.factor).min(MAX_FACTOR);

@@ -43,12 +43,12 @@ impl Work {
         self.done += f64::from(units);
     }
 
-    /// Whether so many objects are few.
+    /// Whether this many objects are few.
     pub(super) fn are_few(objects: usize) -> bool {
         objects <= FEW
     }
 
-    /// Ends a window, with so many objects in the sample.
+    /// Ends a window, with this many objects in the sample.
     pub(super) fn end_window(&mut self, objects: usize) -> Verdict {
         let may = self.accesses * PER_ACCESS;
         let (done, beside) = (self.done, (self.beside + self.done - may).max(0.0));

@@ -1,6 +1,6 @@
 //! What other rules would have chosen, from the processes that the log lists.
 //!
-//! - The kernel kills the process with the highest score: resident, swapped and page-table pages, and so many
+//! - The kernel kills the process with the highest score: resident, swapped and page-table pages, and this many
 //!   thousandths of the memory in question as its `oom_score_adj` says; −1000 is never killed (`oom_badness`, from 4.17 on).
 //!   Of equal ones the last that is listed. earlyoom goes by the same score.
 //! - Android's lmkd goes by `oom_score_adj` first: of those with the highest, which is at least 0, the one with most

@@ -6,7 +6,7 @@
  *   step FROM TO                            the same, of each huge page
  *   both FROM TO                            the same as touch, and so does a child, which lives until the end
  *   write FILE MIB                          writes a file, and lets go of its pages
- *   read FILE TIMES                         reads it from its beginning to its end so often
+ *   read FILE TIMES                         reads it from its beginning to its end this often
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

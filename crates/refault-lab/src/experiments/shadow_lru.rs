@@ -327,7 +327,7 @@ fn build(shrink: u64, options: &Options) -> Case {
     }
 }
 
-/// A hot set of so many pages read repeatedly, then a loop that is a quarter larger than memory: with a hot set the
+/// A hot set of this many pages read repeatedly, then a loop that is a quarter larger than memory: with a hot set the
 /// redesign does worse.
 fn a_loop(name: &str, hot: u64) -> Result<[Figure; 3], String> {
     let memory = 20_000;

@@ -134,7 +134,7 @@ mod tests {
     const BUDGET: u64 = 32 << 20;
     const MAX_SIZE: u64 = 256 << 20;
 
-    /// Looks every half second for so many seconds at a run that waits for so much of the time.
+    /// Looks every half second for this many seconds at a run that waits for this much of the time.
     fn looked(thrash: &mut Thrash, seconds: u64, waiting: f64, sizes: &Sizes) -> Vec<Thrashing> {
         let begun = Instant::now();
         let looks = (0..=seconds * 2).filter_map(|half| {

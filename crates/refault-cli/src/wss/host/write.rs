@@ -74,7 +74,7 @@ fn name(row: &Row) -> String {
     }
 }
 
-/// A text in so many columns; of a longer one the end is left, which differs most between groups.
+/// A text in this many columns; of a longer one the end is left, which differs most between groups.
 pub(super) fn shortened(text: &str, columns: usize) -> String {
     let count = text.chars().count();
     if count <= columns {
