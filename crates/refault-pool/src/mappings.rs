@@ -88,7 +88,7 @@ pub type Object = (u64, u64);
 /// The mappings of a process, by address.
 ///
 /// # Errors
-/// There is no such process, or it belongs to somebody else.
+/// There is no such process, or it belongs to another user.
 pub fn mappings(pid: u32) -> io::Result<Vec<Mapping>> {
     let mut mappings = Vec::new();
     each_mapping(pid, |mapping, _| mappings.push(mapping.clone()))?;
@@ -99,7 +99,7 @@ pub fn mappings(pid: u32) -> io::Result<Vec<Mapping>> {
 /// however many there are.
 ///
 /// # Errors
-/// There is no such process, or it belongs to somebody else.
+/// There is no such process, or it belongs to another user.
 pub fn each_mapping(pid: u32, seen: impl FnMut(&Mapping, Option<Object>)) -> io::Result<()> {
     parse(BufReader::new(File::open(format!("/proc/{pid}/smaps"))?), seen)
 }
@@ -107,7 +107,7 @@ pub fn each_mapping(pid: u32, seen: impl FnMut(&Mapping, Option<Object>)) -> io:
 /// Clears the accessed bits of a process.
 ///
 /// # Errors
-/// There is no such process, or it belongs to somebody else.
+/// There is no such process, or it belongs to another user.
 pub fn clear_accessed(pid: u32) -> io::Result<()> {
     fs::write(format!("/proc/{pid}/clear_refs"), "1")
 }

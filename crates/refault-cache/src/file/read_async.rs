@@ -79,7 +79,7 @@ impl CachedFile {
     /// # }
     /// ```
     pub fn read_at_async(self: &Arc<Self>, mut buffer: Vec<u8>, offset: u64) -> Reading {
-        let found = self.read_found(&mut buffer, offset);
+        let found = self.read_found_at(&mut buffer, offset);
         let wanted = self.len().saturating_sub(offset).min(buffer.len() as u64) as usize;
         if found >= wanted {
             return Reading(Arc::new(Mutex::new(State::Done(buffer, Ok(found)))));
@@ -100,22 +100,6 @@ impl CachedFile {
         }
         Reading(state)
     }
-
-    /// Reads up to the first page that is not there. Returns the bytes read.
-    fn read_found(&self, buffer: &mut [u8], offset: u64) -> usize {
-        let wanted = self.len().saturating_sub(offset).min(buffer.len() as u64) as usize;
-        let mut done = 0;
-        while done < wanted {
-            let at = offset + done as u64;
-            let within = (at % PAGE) as usize;
-            let part = (PAGE_SIZE - within).min(wanted - done);
-            if !self.copy_found(at / PAGE, within, &mut buffer[done..done + part]) {
-                break;
-            }
-            done += part;
-        }
-        done
-    }
 }
 
 /// A read between two completions.
@@ -135,7 +119,8 @@ impl Step {
     /// Reads on until something has to be waited for. Never called under a lock.
     fn go_on(mut self) {
         loop {
-            let read = self.file.read_found(&mut self.buffer[self.done..self.wanted], self.offset + self.done as u64);
+            let read =
+                self.file.read_found_at(&mut self.buffer[self.done..self.wanted], self.offset + self.done as u64);
             self.done += read;
             if self.done >= self.wanted {
                 return self.finish(Ok(()));
