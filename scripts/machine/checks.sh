@@ -2,7 +2,7 @@
 # What is tried in each machine: programs alone and under a budget, and the commands that look at programs. Prints one
 # line per row: name, a tab, "right" or what is wrong. Part of scripts/machines; needs refault in the path.
 #
-#     checks.sh [all|few]
+#     checks.sh [all|few|kernel]
 set -u
 which=${1:-all}
 work=$(mktemp -d) || exit 1
@@ -41,10 +41,43 @@ command_ends() {
     if timeout 1800 sh -c "$2" >out 2>err </dev/null; then row "$1" right; else row "$1" "WRONG: $(said err)"; fi
 }
 
-command_ends doctor 'refault doctor --quick'
-command_ends 'doctor PROGRAM' 'refault doctor sh'
+# own_kernel: what only a kernel of one's own can be asked: its groups, a zram device, its generations.
+own_kernel() {
+    timeout 600 perl -e "$(size 60000)" >alone
+    timeout 1800 refault run --backend kernel --memory 16M --summary kernel.json -- perl -e "$(size 60000)" >managed 2>managed.err
+    status=$?
+    peak=$(perl -ne 'print $1 if /"peak_bytes": *([0-9]+)/' kernel.json)
+    if [ $status != 0 ] || ! cmp -s alone managed; then
+        row 'backend kernel' "WRONG: ends with $status: $(said managed.err)"
+    elif [ "${peak:-0}" -lt 1048576 ] || [ "$peak" -gt $((16 * 1048576 * 102 / 100)) ]; then
+        row 'backend kernel' "WRONG: a peak of ${peak:-no} bytes"
+    else
+        row 'backend kernel' right
+    fi
+    left=$(refault doctor --clean 2>&1)
+    if [ "$left" = 'nothing was left' ]; then row 'nothing is left' right; else row 'nothing is left' "WRONG: $left"; fi
+    mkdir -p /sys/fs/cgroup/tried
+    sh -c 'echo $$ >/sys/fs/cgroup/tried/cgroup.procs; exec perl -e "my \$s = q(x) x (40 << 20); sleep 3600"' &
+    sleeper=$!
+    sleep 20
+    if ! timeout 1800 refault host --once --ages 1s,5s --json >host.json 2>err; then
+        row host "WRONG: $(said err)"
+    elif grep -q '/tried"' host.json && grep -q '"generations"' host.json; then
+        row host right
+    else
+        row host "WRONG: $(cut -c 1-200 host.json)"
+    fi
+    kill $sleeper
+}
+
 table='my %h; $h{$_ * 7919 % 1000003} = "value $_" for 1 .. SIZE; my $s = 0; $s += length $h{$_} for keys %h; print "$s\n"'
 size() { printf '%s' "$table" | sed "s/SIZE/$1/"; }
+if [ "$which" = kernel ]; then
+    own_kernel
+    exit
+fi
+command_ends doctor 'refault doctor --quick'
+command_ends 'doctor PROGRAM' 'refault doctor sh'
 program 'system()' 8 "perl -e 'my @l = (1) x 300000; print system(\"echo child\"), \"\\n\"'"
 program 'popen()' 8 "perl -e 'my @l = (1) x 300000; open(P, \"echo child|\"); print <P>; close P; print \"\$?\\n\"'"
 program 'perl, a table' 8 "perl -e '$(size 60000)'"
@@ -81,6 +114,7 @@ if [ "$which" = all ]; then
     # Reclaiming needs swap, or files: what there is to say is said.
     command_ends reclaim 'sleep 60 & p=$!; refault reclaim --pid $p --idle 1s --for 2s --dry-run; s=$?; kill $p; [ $s = 0 ] || grep -q . err'
 fi
+if [ "$which" = all ] && [ -e /modules/order ]; then own_kernel; fi
 if command -v unprivileged >/dev/null; then
     command_ends 'as nobody' "unprivileged refault run --memory 8M -- perl -e '$(size 30000)'"
 fi

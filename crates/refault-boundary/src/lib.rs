@@ -12,6 +12,8 @@
 // Calls are named as the kernel names them.
 #![allow(non_upper_case_globals)]
 
+#[cfg(debug_assertions)]
+use refault_linux::faults;
 use refault_paging::settings::{AgentSettings, VARIABLE};
 
 mod engine_lock;
@@ -105,6 +107,13 @@ static HEAP: memory::heap::AgentHeap = memory::heap::AgentHeap;
 static START: extern "C" fn() = loaded;
 
 extern "C" fn loaded() {
+    #[cfg(debug_assertions)]
+    if let Some(text) = std::env::var_os(faults::VARIABLE) {
+        match text.to_str().and_then(faults::Fault::parse) {
+            Some(fault) => fault.set(),
+            None => library::report::end(format_args!("{} is not understood", faults::VARIABLE)),
+        }
+    }
     let Some(value) = std::env::var_os(VARIABLE) else { return };
     let settings = match AgentSettings::decode(&value) {
         Ok(settings) => settings,

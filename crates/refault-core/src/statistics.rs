@@ -166,7 +166,7 @@ statistics! {
     PREFETCHED "prefetched" "prefetched" Pages Both Stable "refaults that were brought in ahead of a sequence of faults";
     RESCUED "rescued" "rescued" Pages Both Detail "pages touched on their way out, before they were stored";
     UNMOVABLE "unmovable" "unmovable" Pages Both Detail
-        "pages that could not leave when they were to, pinned or read-only; a page counts each time";
+        "pages that could not leave when they were to, pinned or without rights; a page counts each time";
     LOST "lost" "lost" Pages Both Stable "pages whose contents did not come back: a device failed";
     WAITED "waited_seconds" "waited" Seconds Both Stable
         "time that threads waited for pages, first touches included, summed over threads";

@@ -24,6 +24,8 @@ extern crate alloc;
 extern crate std;
 
 pub mod clock;
+#[cfg(debug_assertions)]
+pub mod faults;
 pub mod lock;
 pub mod mappings;
 mod numbers;

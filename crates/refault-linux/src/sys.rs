@@ -33,12 +33,26 @@ use crate::options::PR_SET_SYSCALL_USER_DISPATCH;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Makes a system call.
+/// Makes a system call of our own.
 ///
 /// # Safety
-/// What the call does to memory must be right for everybody who uses that memory.
+/// What the call does to memory must be right for all who use that memory.
 #[inline(always)]
 pub unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
+    #[cfg(debug_assertions)]
+    if let Some(error) = crate::faults::of(number, &arguments) {
+        return error;
+    }
+    // SAFETY: promised by the caller.
+    unsafe { make(number, arguments) }
+}
+
+/// Makes a system call that a program has asked for: as [`call`], but no fault of a test's is injected into it.
+///
+/// # Safety
+/// As for [`call`].
+#[inline(always)]
+pub unsafe fn make(number: usize, arguments: [usize; 6]) -> isize {
     let [a, b, c, d, e, f] = arguments;
     let result: isize;
     #[cfg(target_arch = "x86_64")]

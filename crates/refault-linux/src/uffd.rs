@@ -91,14 +91,22 @@ pub mod feature {
     }
 }
 
-const UFFDIO_API: usize = 0xc018_aa3f;
-const UFFDIO_REGISTER: usize = 0xc020_aa00;
-const UFFDIO_UNREGISTER: usize = 0x8010_aa01;
-const UFFDIO_WAKE: usize = 0x8010_aa02;
-const UFFDIO_COPY: usize = 0xc028_aa03;
-const UFFDIO_ZEROPAGE: usize = 0xc020_aa04;
-const UFFDIO_MOVE: usize = 0xc028_aa05;
-const UFFDIO_WRITEPROTECT: usize = 0xc018_aa06;
+/// Asks for features.
+pub const UFFDIO_API: usize = 0xc018_aa3f;
+/// Faults of a range come.
+pub const UFFDIO_REGISTER: usize = 0xc020_aa00;
+/// They come no more.
+pub const UFFDIO_UNREGISTER: usize = 0x8010_aa01;
+/// Threads that wait for a range go on.
+pub const UFFDIO_WAKE: usize = 0x8010_aa02;
+/// A range gets contents.
+pub const UFFDIO_COPY: usize = 0xc028_aa03;
+/// A range gets zeros.
+pub const UFFDIO_ZEROPAGE: usize = 0xc020_aa04;
+/// A range gets the pages of another.
+pub const UFFDIO_MOVE: usize = 0xc028_aa05;
+/// Writes to a range come as faults, or no more.
+pub const UFFDIO_WRITEPROTECT: usize = 0xc018_aa06;
 const UFFDIO_POISON: usize = 0xc020_aa08;
 /// Of `/dev/userfaultfd`: a new descriptor.
 const USERFAULTFD_IOC_NEW: usize = 0xaa00;

@@ -4,7 +4,7 @@
 //! ([`way_back`]). Access sampling moves pages [`aside`].
 //!
 //! Invariants: only pages that the caller names are moved, and only between places that are empty and addresses that are
-//! missing; the area and its memory are this part's alone. It knows nothing of states, stores, policies and budgets: the
+//! missing; the area and its memory are this part's alone; what is copied to it cannot be written to. It knows nothing of states, stores, policies and budgets: the
 //! caller says what a page is. Cost: one call of the kernel per run of neighbours.
 
 pub(crate) mod aside;
@@ -22,6 +22,8 @@ use way_back::WayBack;
 
 /// Pages that are filled with zeros at once at most.
 pub(crate) const MAX_FILLED: usize = 32;
+/// Pages that are copied away at once at most: until the first are given back they are there twice.
+const MAX_COPIED: usize = 16;
 static ZEROS: [Page; MAX_FILLED] = [Page::ZERO; MAX_FILLED];
 
 /// See the module.
@@ -156,7 +158,32 @@ impl Mover {
         Some(if moved < 0 { Err(moved) } else { Ok(moved as usize / PAGE) })
     }
 
-    /// The next place holds the page of an address, which [`Mover::park`] has moved there.
+    /// As [`Mover::park`], of pages that can be read and not moved: they are copied, and their memory is given back.
+    ///
+    /// # Safety
+    /// As for [`Mover::park`], and nothing writes to the pages meanwhile.
+    pub(crate) unsafe fn park_copies(&mut self, start: usize, pages: usize) -> Option<Result<usize, isize>> {
+        let (place, room) = self.staging.room(pages.min(MAX_COPIED));
+        if room == 0 {
+            return None;
+        }
+        let to = self.staging.address(place);
+        // SAFETY: promised by the caller; the places are empty, and have as many bytes.
+        let copied = unsafe { self.uffd.copy(to, start as *const u8, room * PAGE) };
+        if copied < 0 {
+            return Some(Err(copied));
+        }
+        // SAFETY: the contents were copied, and are what they were.
+        let error = unsafe { sys::discard(start, copied as usize) };
+        if error < 0 {
+            // SAFETY: copies, which are not wanted: the pages are where they were.
+            unsafe { sys::discard(to, copied as usize) };
+            return Some(Err(error));
+        }
+        Some(Ok(copied as usize / PAGE))
+    }
+
+    /// The next place holds the page of an address, which [`Mover::park`] or [`Mover::park_copies`] has brought there.
     pub(crate) fn receive(&mut self, owner: usize, is_held_by_others: bool) -> u32 {
         let place = self.staging.fill(owner);
         if is_held_by_others {

@@ -70,13 +70,13 @@ impl Pages {
         }
     }
 
-    /// The rights of a resident page's range do not let it be moved: no policy is to choose it until they change.
+    /// The rights of a resident page's range do not let it go: no policy is to choose it until they change.
     pub(crate) fn fix(&mut self, page: PageId) {
         self.table.fix(page, true);
         self.any_fixed = true;
     }
 
-    /// Fixes no page any more of ranges between two addresses whose pages may be moved.
+    /// Fixes no page any more of ranges between two addresses whose pages can go.
     fn let_go(&mut self, start: usize, end: usize) {
         for (from, to, attributes) in self.ranges.within(start, end) {
             let mut at = from;
@@ -119,8 +119,8 @@ impl Pages {
 
     /// Whether the page at an address may be moved, as far as its range says.
     #[inline]
-    pub(crate) fn can_be_evicted(&self, address: usize) -> bool {
-        self.range(address).is_some_and(|(.., attributes)| attributes.can_be_evicted())
+    pub(crate) fn can_be_moved(&self, address: usize) -> bool {
+        self.range(address).is_some_and(|(.., attributes)| attributes.can_be_moved())
     }
 
     /// Whether the range of an address was never written to, as far as is known.

@@ -11,7 +11,7 @@ use crate::thread::{Remade, Thread};
 /// Makes a call that does not wait, as the program asked for it.
 pub(crate) fn plain(number: usize, arguments: [usize; 6]) -> isize {
     // SAFETY: the program's own call.
-    unsafe { sys::call(number, arguments) }
+    unsafe { sys::make(number, arguments) }
 }
 
 /// Makes a call that may wait, with the signals open that the program has open.

@@ -12,7 +12,7 @@ const PIECE: usize = 1 << 20;
 
 pub(crate) fn make(number: usize, arguments: [usize; 6]) -> isize {
     // SAFETY: the program's own call.
-    unsafe { sys::call(number, arguments) }
+    unsafe { sys::make(number, arguments) }
 }
 
 pub(crate) fn pages(bytes: usize) -> usize {

@@ -199,7 +199,7 @@ fn start(thread: &mut Thread, context: &mut Context, kind: Kind) -> isize {
         && let Kind::Clone3 { arguments, bytes } = &kind
     {
         // SAFETY: the kernel says what is wrong with it, and makes no child.
-        return unsafe { sys::call(SYS_clone3, [std::ptr::from_ref(arguments) as usize, *bytes, 0, 0, 0, 0]) };
+        return unsafe { sys::make(SYS_clone3, [std::ptr::from_ref(arguments) as usize, *bytes, 0, 0, 0, 0]) };
     }
     if kind.flags() & CLONE_VM == 0 { fork(thread, context, kind) } else { share(thread, context, &kind) }
 }
@@ -215,12 +215,12 @@ fn fork(thread: &mut Thread, context: &mut Context, kind: Kind) -> isize {
     let child = match &kind {
         Kind::Clone { flags, rest: [parent, tid, tls], .. } => {
             // SAFETY: the child has memory of its own and goes on here.
-            unsafe { sys::call(SYS_clone, [*flags as usize, 0, *parent, *tid, *tls, 0]) }
+            unsafe { sys::make(SYS_clone, [*flags as usize, 0, *parent, *tid, *tls, 0]) }
         }
         Kind::Clone3 { arguments, bytes } => {
             let passed = Kind::for_kernel(arguments, kind.clears_actions(), 0);
             // SAFETY: as above.
-            unsafe { sys::call(SYS_clone3, [&raw const passed as usize, *bytes, 0, 0, 0, 0]) }
+            unsafe { sys::make(SYS_clone3, [&raw const passed as usize, *bytes, 0, 0, 0, 0]) }
         }
     };
     drop(heap);

@@ -44,7 +44,7 @@ pub struct Totals {
     pub refaults: u64,
     /// Pages brought in ahead of sequences of faults.
     pub prefetched: u64,
-    /// Pages that could not leave memory when they were to: pinned or read-only. A page counts each time.
+    /// Pages that could not leave memory when they were to: pinned or without rights. A page counts each time.
     pub unmovable: u64,
     /// Pages whose contents could not be brought back. Never but by a failing device.
     pub lost: u64,

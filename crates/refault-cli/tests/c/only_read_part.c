@@ -1,4 +1,4 @@
-/* Goes round 16 MiB whose first part may not be written to, which the kernel does not move. Arguments: quarters of a MiB
+/* Goes round 16 MiB whose first part may not be written to: the kernel does not move it. Arguments: quarters of a MiB
  * of that part, and where it begins in MiB. Prints "done". */
 #include "program.h"
 

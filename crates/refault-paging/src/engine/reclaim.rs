@@ -244,7 +244,7 @@ impl Engine {
         parked
     }
 
-    /// Takes out of what was chosen what the kernel does not move: it stays, and is not chosen any more. A policy that
+    /// Takes out of what was chosen what can be neither moved nor copied: it stays, and is not chosen any more. A policy that
     /// gives up the newest pages of a loop would choose it for ever.
     fn keep_immovable(&mut self, chosen: &mut Chosen) {
         chosen.retain(|(page, _)| {
@@ -297,8 +297,7 @@ impl Engine {
                 .enumerate()
                 .take_while(|(i, (page, _))| self.pages.address(*page) == start + i * PAGE)
                 .count();
-            // SAFETY: resident managed pages that the policy gives up.
-            let Some(moved) = (unsafe { self.moving.park(start, run) }) else {
+            let Some(moved) = self.move_away(start, run) else {
                 chosen[at..].iter().for_each(|(page, _)| self.stays(*page));
                 break;
             };
@@ -309,8 +308,13 @@ impl Engine {
             parked += moved;
             at += moved;
             if moved == 0 {
-                self.stays(chosen[at].0);
+                let page = chosen[at].0;
+                self.stays(page);
                 self.counts.unmovable();
+                if !self.pages.can_be_moved(start) {
+                    // The kernel does not discard it, as a mapping that is sealed.
+                    self.pages.fix(page);
+                }
                 at += 1;
             }
         }
@@ -318,10 +322,26 @@ impl Engine {
         parked
     }
 
+    /// Moves or copies neighbouring pages to the staging area, whichever their rights allow. As [`Mover::park`].
+    ///
+    /// [`Mover::park`]: crate::moving::Mover::park
+    fn move_away(&mut self, start: usize, pages: usize) -> Option<Result<usize, isize>> {
+        match self.pages.range(start) {
+            Some((_, end, attributes)) if !attributes.can_be_moved() => {
+                let pages = pages.min((end - start) / PAGE);
+                // SAFETY: resident managed pages that the policy gives up. Their rights, which change under the lock of
+                // this engine alone, let no thread write to them.
+                unsafe { self.moving.park_copies(start, pages) }
+            }
+            // SAFETY: resident managed pages that the policy gives up.
+            _ => unsafe { self.moving.park(start, pages) },
+        }
+    }
+
     /// A page that was shared with a child or parent at a fork must be written to before it can be moved. Returns 1 if
     /// it was.
     fn move_shared(&mut self, address: usize, error: isize) -> usize {
-        if error != EBUSY || !self.pages.can_be_evicted(address) {
+        if error != EBUSY || !self.pages.can_be_moved(address) {
             return 0;
         }
         let guarded = self.is_guarded(address) && self.is_shared(address, &Pagemap::open());

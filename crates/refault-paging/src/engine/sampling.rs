@@ -80,7 +80,7 @@ impl Engine {
         let has_place = self.aside.as_ref().is_some_and(|aside| aside.has_place(page));
         let there = entry.state() == State::Resident && !entry.is_held() && has_place;
         let (.., attributes) = self.pages.range(address).filter(|_| there && !self.given_up)?;
-        (attributes.can_be_evicted() && !attributes.guard).then_some(page)
+        (attributes.can_be_moved() && !attributes.guard).then_some(page)
     }
 
     /// Whether the page at an address is in memory and not set aside.

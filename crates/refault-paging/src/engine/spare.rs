@@ -34,7 +34,7 @@ impl Engine {
     pub(crate) fn read_into_spare(&mut self, address: usize, place: u32) -> bool {
         let Some((page, entry)) = self.pages.find(address) else { return false };
         let State::Stored(slot) = entry.state() else { return false };
-        let can_be_moved = self.pages.can_be_evicted(address);
+        let can_be_moved = self.pages.can_be_moved(address);
         let mostly_compressed = self.contents.is_mostly_compressed(self.pages.in_memory() + 1);
         if !can_be_moved || self.contents.is_worth_a_copy(page, slot, mostly_compressed) {
             return false;

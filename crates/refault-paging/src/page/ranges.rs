@@ -27,8 +27,13 @@ pub struct Attributes {
 
 impl Attributes {
     /// Whether `UFFDIO_MOVE` takes pages from it.
-    pub fn can_be_evicted(self) -> bool {
+    pub fn can_be_moved(self) -> bool {
         self.protection == 3 && !self.locked
+    }
+
+    /// Whether its pages can go: moved, or copied where they can only be read.
+    pub fn can_be_evicted(self) -> bool {
+        self.protection & 1 != 0 && !self.locked
     }
 
     /// Whether its rights allow to write to it.

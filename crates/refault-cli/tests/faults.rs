@@ -1,0 +1,112 @@
+//! Each call that the agent makes itself fails: the program's data stay right, or it is ended with one line that says why.
+//!
+//! What may never be: another result, memory that is wrong, death by a signal without a word, a program that stands still.
+
+#[path = "common/c_program.rs"]
+mod c_program;
+mod common;
+
+use std::collections::BTreeMap;
+use std::process::{Command, Output};
+
+use c_program::Program;
+use common::{skipped, text};
+use refault_linux::faults::{Fault, VARIABLE};
+use refault_linux::{advice, calls, errno, uffd};
+
+/// A way for calls to fail: its name, the call, the argument that tells it from others, and errors that the kernel may give.
+type Point = (&'static str, usize, Option<(usize, usize)>, &'static [isize]);
+
+const REQUEST: usize = 1;
+const ADVICE: usize = 2;
+
+/// Each call that the agent makes itself while a program runs.
+const POINTS: &[Point] = &[
+    ("userfaultfd", calls::SYS_userfaultfd, None, &[errno::EMFILE, errno::ENOMEM, errno::EPERM]),
+    ("the userfaultfd's beginning", calls::SYS_ioctl, Some((REQUEST, uffd::UFFDIO_API)), &[errno::EINVAL]),
+    ("registering", calls::SYS_ioctl, Some((REQUEST, uffd::UFFDIO_REGISTER)), &[errno::ENOMEM, errno::EBUSY]),
+    ("unregistering", calls::SYS_ioctl, Some((REQUEST, uffd::UFFDIO_UNREGISTER)), &[errno::ENOMEM]),
+    ("copying in", calls::SYS_ioctl, Some((REQUEST, uffd::UFFDIO_COPY)), &[errno::ENOMEM, errno::EAGAIN, errno::EEXIST]),
+    ("zeros", calls::SYS_ioctl, Some((REQUEST, uffd::UFFDIO_ZEROPAGE)), &[errno::ENOMEM, errno::EAGAIN]),
+    ("moving", calls::SYS_ioctl, Some((REQUEST, uffd::UFFDIO_MOVE)), &[errno::EBUSY, errno::ENOMEM, errno::EAGAIN]),
+    ("protecting", calls::SYS_ioctl, Some((REQUEST, uffd::UFFDIO_WRITEPROTECT)), &[errno::ENOMEM, errno::EAGAIN]),
+    ("waking", calls::SYS_ioctl, Some((REQUEST, uffd::UFFDIO_WAKE)), &[errno::EINVAL]),
+    ("discarding", calls::SYS_madvise, Some((ADVICE, advice::MADV_DONTNEED)), &[errno::ENOMEM, errno::EAGAIN]),
+    ("populating", calls::SYS_madvise, Some((ADVICE, advice::MADV_POPULATE_READ)), &[errno::ENOMEM, errno::EAGAIN]),
+    ("lists of advice", calls::SYS_process_madvise, None, &[errno::ENOSYS, errno::EINTR, errno::ENOMEM]),
+    ("mappings", calls::SYS_mmap, None, &[errno::ENOMEM]),
+    ("unmapping", calls::SYS_munmap, None, &[errno::ENOMEM]),
+    ("rights", calls::SYS_mprotect, None, &[errno::ENOMEM]),
+    ("residency", calls::SYS_mincore, None, &[errno::ENOMEM, errno::EAGAIN]),
+    ("opening", calls::SYS_openat, None, &[errno::EMFILE, errno::EPERM]),
+    ("reading", calls::SYS_read, None, &[errno::EIO, errno::EINTR]),
+    ("reading at a place", calls::SYS_pread64, None, &[errno::EIO, errno::EINTR]),
+    ("waiting", calls::SYS_futex, None, &[errno::EINTR, errno::EAGAIN]),
+    ("descriptors", calls::SYS_fcntl, None, &[errno::EMFILE]),
+    ("descriptors at a number", calls::SYS_dup3, None, &[errno::EBUSY, errno::EMFILE]),
+    ("files", calls::SYS_fstat, None, &[errno::EIO]),
+    ("file systems", calls::SYS_fstatfs, None, &[errno::EIO]),
+    ("limits", calls::SYS_getrlimit, None, &[errno::EPERM]),
+    ("alternate stacks", calls::SYS_sigaltstack, None, &[errno::ENOMEM]),
+    ("actions", calls::SYS_rt_sigaction, None, &[errno::EINVAL]),
+    ("masks", calls::SYS_rt_sigprocmask, None, &[errno::EINVAL]),
+    ("clocks", calls::SYS_clock_gettime, None, &[errno::EINVAL]),
+    ("chance", calls::SYS_getrandom, None, &[errno::ENOSYS, errno::EAGAIN]),
+    ("comparing", calls::SYS_kcmp, None, &[errno::EPERM, errno::ENOSYS]),
+    ("process options", calls::SYS_prctl, None, &[errno::EINVAL]),
+    ("the base of gs", calls::SYS_arch_prctl, None, &[errno::EPERM]),
+];
+
+/// Which of a call's times fail: the first, a later one, one much later, and all from some on.
+const TIMES: [(i64, i64); 5] = [(1, 1), (4, 1), (100, 1), (1, i64::MAX), (30, i64::MAX)];
+
+fn run(program: &Program, fault: &Fault) -> Output {
+    Command::new("timeout")
+        .args(["-k", "5", "60", env!("CARGO_BIN_EXE_refault"), "run", "--backend", "pager", "--memory", "3M", "--"])
+        .arg(&program.path)
+        .env(VARIABLE, fault.text())
+        .current_dir(program.directory.path())
+        .output()
+        .expect("timeout starts")
+}
+
+/// Why an outcome is not one that may be; nothing if it may.
+fn wrong(output: &Output) -> Option<String> {
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    let says_why = err.lines().any(|line| line.starts_with("refault: "));
+    match output.status.code() {
+        Some(0) if out.ends_with("done\n") => None,
+        // The program was told of an error that the kernel could have given, or the agent has ended it in words.
+        Some(1 | 2 | 3) if says_why || out.contains("is false: ") && !out.contains("whole") && !out.contains("zero") => None,
+        code => Some(format!("{code:?}, {:?}: {}{}", output.status, out, err)),
+    }
+}
+
+#[test]
+fn a_failing_call_of_the_agents_never_makes_data_wrong() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(include_str!("c/uses_all_ways.c"));
+    let mut happened: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut failures = Vec::new();
+    for &(name, number, argument, errors) in POINTS {
+        for &error in errors {
+            for (from, times) in TIMES {
+                let output = run(&program, &Fault { number, argument, from, times, error });
+                if !text(&output.stderr).contains("injected: ") {
+                    // It is not made as many times.
+                    continue;
+                }
+                *happened.entry(name).or_default() += 1;
+                if let Some(why) = wrong(&output) {
+                    let word = if times == 1 { "only" } else { "and all after" };
+                    failures.push(format!("{name} with {error}, time {from} {word}: {why}"));
+                }
+            }
+        }
+    }
+    let never: Vec<_> = POINTS.iter().map(|point| point.0).filter(|name| !happened.contains_key(name)).collect();
+    assert!(failures.is_empty(), "{} outcomes that may not be:\n{}", failures.len(), failures.join("\n"));
+    assert_eq!(never, Vec::<&str>::new(), "calls that were never made: {happened:?}");
+}
