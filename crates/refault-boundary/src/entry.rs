@@ -3,6 +3,7 @@
 //! SIGSYS brings a system call of the program, SIGBUS a page that is missing, everything else is the program's. The
 //! handler runs on the agent's stack of the thread, with all signals blocked that the agent's own work cannot raise.
 
+use refault_linux::errno;
 use refault_paging::Outcome;
 
 use crate::engine_lock::paging;
@@ -91,7 +92,8 @@ fn serve(thread: &mut Thread, address: usize, write: bool, is_guarded: bool) -> 
     }
     if outcome == Outcome::Lost {
         crate::library::report::say(format_args!(
-            "a page at {address:#x} is lost: its contents cannot be brought back ({why})"
+            "a page at {address:#x} is lost, its contents cannot be brought back: {}",
+            errno::text(why)
         ));
     }
     outcome == Outcome::Served

@@ -19,6 +19,7 @@ use refault_linux::lock::{Held, Lock};
 use refault_linux::sys;
 
 use crate::frame::{self, AlternateStack, Context, Frame, Info, register};
+use crate::library::report;
 use crate::thread::Thread;
 use sets::{ALL, ALWAYS_OPEN, Action, Actions, SIGBUS, SIGSEGV, SIGSYS, bit};
 
@@ -42,7 +43,10 @@ static HANDLER: AtomicUsize = AtomicUsize::new(0);
 
 fn set_kernel_action(signal: i32, action: &Action) -> isize {
     // SAFETY: the action is either none or the agent's handler.
-    unsafe { sys::call(SYS_rt_sigaction, [signal as usize, std::ptr::from_ref(action) as usize, 0, 8, 0, 0]) }
+    let error =
+        unsafe { sys::call(SYS_rt_sigaction, [signal as usize, std::ptr::from_ref(action) as usize, 0, 8, 0, 0]) };
+    // The kernel takes each action of each signal that it is given here; without them no fault and no call is served.
+    report::needs("a signal cannot be taken over", error)
 }
 
 fn agent_action(flags: u64) -> Action {
@@ -219,7 +223,10 @@ pub(crate) fn exchange_mask(mask: u64) -> u64 {
     const SETMASK: usize = 2;
     let mut before = 0u64;
     // SAFETY: reads a word and writes one.
-    unsafe { sys::call(SYS_rt_sigprocmask, [SETMASK, &raw const mask as usize, &raw mut before as usize, 8, 0, 0]) };
+    let error = unsafe {
+        sys::call(SYS_rt_sigprocmask, [SETMASK, &raw const mask as usize, &raw mut before as usize, 8, 0, 0])
+    };
+    report::needs("signals cannot be blocked", error);
     before
 }
 

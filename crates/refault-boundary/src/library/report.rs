@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use refault_linux::calls::SYS_exit_group;
-use refault_linux::sys;
+use refault_linux::{errno, sys};
 
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(2);
 
@@ -38,6 +38,14 @@ pub(crate) fn say(what: fmt::Arguments<'_>) {
     let mut line = Line { text: [0; 400], len: 0 };
     let _ = writeln!(line, "refault: {what}");
     sys::write(descriptor(), &line.text[..line.len]);
+}
+
+/// What a call of the agent's own has said, without which it cannot go on: it ends the process in words if the call failed.
+pub(crate) fn needs(what: &str, result: isize) -> isize {
+    if result < 0 {
+        end(format_args!("{what}: {}", errno::text(result)));
+    }
+    result
 }
 
 /// Says why, and ends the process: going on would be a lie.

@@ -29,6 +29,7 @@ use refault_linux::sys;
 use crate::calls::holding;
 use crate::engine_lock;
 use crate::frame::{ARGUMENTS, Context, Info, register};
+use crate::library::report;
 use crate::patched::fast_call::Fast;
 use crate::patched::sites;
 use crate::patched::switch::{OFF, is_served};
@@ -203,7 +204,9 @@ unsafe extern "C" {
 pub(crate) fn install(thread: &Thread) {
     let block = std::ptr::from_ref(thread) as usize & !(BLOCK - 1);
     // SAFETY: the program does not use the register; if it begins to, `turn_off` is called.
-    unsafe { sys::call(SYS_arch_prctl, [ARCH_SET_GS, block, 0, 0, 0, 0]) };
+    let error = unsafe { sys::call(SYS_arch_prctl, [ARCH_SET_GS, block, 0, 0, 0, 0]) };
+    // Sites that are rewritten find their thread by it.
+    report::needs("a thread's register gs cannot be set", error);
 }
 
 /// Answers of [`before`]: the stub makes the call; it is to be made here; the agent has served it.

@@ -21,7 +21,7 @@ use refault_core::monitor::{Region, View};
 use refault_core::schemes::{self, Scheme};
 use refault_linux::calls::{SYS_exit, SYS_prctl, SYS_rt_sigprocmask};
 use refault_linux::lock::{Held, Lock};
-use refault_linux::sys;
+use refault_linux::{errno, sys};
 use refault_paging::settings::{AgentSettings, MonitorSettings, Output};
 use refault_paging::tree::OWN_THREAD;
 use refault_paging::{Engine, PAGE, ProcessMonitor};
@@ -138,7 +138,7 @@ pub(crate) fn runs() -> bool {
 
 fn start() -> Result<(), String> {
     RUNS.store(true, Ordering::Relaxed);
-    start_own_thread().map_err(|error| format!("a thread cannot be made (error {})", -error))
+    start_own_thread().map_err(|error| format!("a thread cannot be made: {}", errno::text(error)))
 }
 
 /// What the agent's thread does.
@@ -410,9 +410,11 @@ pub(crate) fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     let (all, mut before) = (u64::MAX, 0u64);
     // SAFETY: sets this thread's mask and puts it back.
     unsafe {
-        sys::call(SYS_rt_sigprocmask, [2, &raw const all as usize, &raw mut before as usize, 8, 0, 0]);
+        let error = sys::call(SYS_rt_sigprocmask, [2, &raw const all as usize, &raw mut before as usize, 8, 0, 0]);
+        report::needs("signals cannot be blocked", error);
         let result = work();
-        sys::call(SYS_rt_sigprocmask, [2, &raw const before as usize, 0, 8, 0, 0]);
+        let error = sys::call(SYS_rt_sigprocmask, [2, &raw const before as usize, 0, 8, 0, 0]);
+        report::needs("signals cannot be opened", error);
         result
     }
 }

@@ -3,6 +3,15 @@
 macro_rules! errors {
     ($($name:ident = $number:literal $text:literal,)*) => {
         $(#[doc = $text] pub const $name: isize = -$number;)*
+
+        /// What `strerror` says of a negative error, of those that have a name here.
+        pub fn text(error: isize) -> &'static str {
+            let text = match error {
+                $($name => $text,)*
+                _ => "an error of another kind.",
+            };
+            text.trim_ascii().strip_suffix('.').unwrap_or(text)
+        }
     };
 }
 
