@@ -23,6 +23,7 @@ INIT = """#!/bin/sh
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev 2>/dev/null
 mount -t cgroup2 none /sys/fs/cgroup 2>/dev/null; mount -t tmpfs none /tmp; mount -t tmpfs none /run
+mount -t debugfs none /sys/kernel/debug 2>/dev/null
 for module in $(cat /modules/order); do insmod /modules/$module 2>/dev/null; done
 echo y >/sys/kernel/mm/lru_gen/enabled 2>/dev/null
 echo SETTING >/sys/module/zswap/parameters/enabled 2>/dev/null

@@ -12,7 +12,7 @@ RELEASES = {
     "2.41": ("trixie", "http://deb.debian.org/debian"),
     "newest": ("sid", "http://deb.debian.org/debian"),
 }
-PACKAGES = "bash,perl-base,python3-minimal,mawk,xz-utils,gzip,tar,musl"
+PACKAGES = "bash,perl-base,python3-minimal,mawk,xz-utils,gzip,tar,musl,kmod"
 # What builds the command, in a root whose glibc is older than that of this machine.
 COMPILER = ",gcc,libc6-dev"
 OLDEST = "2.31"

@@ -14,9 +14,9 @@ pub(crate) mod way_back;
 use refault_store::Page;
 
 use crate::PAGE;
-use refault_linux::errno::EEXIST;
+use refault_linux::errno::{EEXIST, ENOMEM};
 use refault_linux::sys;
-use refault_linux::uffd::Uffd;
+use refault_linux::uffd::{RETRIES, Uffd};
 use staging::Staging;
 use way_back::WayBack;
 
@@ -81,6 +81,20 @@ impl Mover {
     /// The pages of a range that are there may not be written to, or may again.
     pub(crate) fn protect(&self, start: usize, bytes: usize, on: bool) {
         self.uffd.protect(start, bytes, on);
+    }
+
+    /// The pages of a range may be written to again, or the kernel's error. Lack of memory is waited out for a while.
+    pub(crate) fn open(&self, start: usize, bytes: usize) -> isize {
+        const PAUSE_NANOSECONDS: u64 = 1_000_000;
+        let mut error = self.uffd.protect(start, bytes, false);
+        for _ in 0..RETRIES {
+            if error != ENOMEM {
+                break;
+            }
+            sys::sleep(PAUSE_NANOSECONDS);
+            error = self.uffd.protect(start, bytes, false);
+        }
+        error
     }
 
     /// Fills [`MAX_FILLED`] missing pages at most with zeros: with memory of their own if they are about to be written to.

@@ -15,6 +15,7 @@ use super::{Engine, MAX_WINDOW, Outcome};
 use crate::PAGE;
 use crate::page::pagemap::Pagemap;
 use crate::page::table::State;
+use refault_linux::errno::ENOMEM;
 
 impl Engine {
     /// Guards every resident page that no call holds.
@@ -95,8 +96,7 @@ impl Engine {
         let Some((page, entry)) = self.pages.find(address) else { return Outcome::Served };
         if !entry.is_guarded() {
             // Protected by what the kernel does with a mapping that moves, or not any more.
-            self.moving.protect(address, PAGE, false);
-            return Outcome::Served;
+            return self.opens(address, 1);
         }
         let (first, pages) = self.guarded_window(address);
         // What makes room may take the others, but not this one.
@@ -112,9 +112,18 @@ impl Engine {
                 copied += shared >> index & 1;
             }
         }
-        self.moving.protect(first, pages * PAGE, false);
         self.account.unshared(copied);
         self.went_to(first, pages);
+        self.opens(first, pages)
+    }
+
+    /// Lets resident pages be written to. Without memory for it the write would be tried for ever.
+    fn opens(&mut self, first: usize, pages: usize) -> Outcome {
+        let error = self.moving.open(first, pages * PAGE);
+        if error == ENOMEM {
+            self.counts.failed(error);
+            return Outcome::Lost;
+        }
         Outcome::Served
     }
 
