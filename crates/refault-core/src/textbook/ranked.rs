@@ -1,26 +1,42 @@
-//! Policies that give each page in memory a worth and evict the least: LFU, LRU-K, LeCaR and Cacheus.
+//! Policies that give each page in memory a worth and evict the least: LFU, GDSF, LRU-K, LeCaR and Cacheus.
 //!
-//! Invariant: `order` holds each page in memory once, by its worth and, of equal ones, by its last access, the older
-//! first. A page that memory does not let go keeps its worth; in one call each page is offered once.
+//! Pages go by their worth and, of equal ones, by the time given with it, the lesser first. A page that memory does not
+//! let go keeps its worth; in one call each page is offered once.
 //!
-//! Cost: 16 to 24 bytes per page id, some 40 per page in memory, and O(log n) for each access.
+//! Worths grow with accesses, so most changes need not be sorted at once: a heap holds for each page a worth that it had,
+//! which is looked at again only when it is the least.
+//!
+//! Invariant: of each page in memory the heap has one entry that counts, told by its time; its worth is at most the
+//! page's. Other entries are thrown away when they are the least, or when they are more than those that count.
+//!
+//! Cost: 24 bytes per page id, some 24 to 48 per page in memory, O(1) for an access and O(log n) for an eviction,
+//! amortised.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 
 use super::evict;
 use crate::counters::Counters;
 use crate::memory::Memory;
 use crate::page::PageId;
 
-/// Worth, time of the last access, page.
+/// Worth, time, page.
 type Rank = (u64, u64, PageId);
+
+/// Entries that do not count are let stand up to this number.
+const MAX_LEFT_OVER: usize = 64;
 
 /// The pages in memory by their worth.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ranked {
-    order: BTreeSet<Rank>,
-    /// Of each page id, while it is in memory.
-    ranks: Vec<Option<(u64, u64)>>,
+    heap: BinaryHeap<Reverse<Rank>>,
+    /// Worth and time of each page id; time 0: it is not in memory.
+    ranks: Vec<(u64, u64)>,
+    /// The time of the entry that counts; 0: there is none.
+    entered: Vec<u64>,
+    /// Pages in memory.
+    pages: usize,
     /// Accesses so far.
     now: u64,
     pub(super) counters: Counters,
@@ -33,56 +49,86 @@ impl Ranked {
         self.now
     }
 
-    /// Gives a page its worth, whether it was in memory before or comes in; `time` is that of its last access.
+    /// Gives a page its worth, whether it was in memory before or comes in; `time` differs from all that the page had, and
+    /// is not 0.
     pub(super) fn put(&mut self, page: PageId, worth: u64, time: u64) {
-        self.remove(page);
-        self.ranks[page as usize] = Some((worth, time));
-        self.order.insert((worth, time, page));
+        let old = std::mem::replace(&mut self.ranks[page as usize], (worth, time));
+        if old.1 == 0 {
+            self.pages += 1;
+        } else if old < (worth, time) {
+            return;
+        }
+        self.enter((worth, time, page));
+        if self.heap.len() > 2 * self.pages + MAX_LEFT_OVER {
+            let entered = &self.entered;
+            self.heap.retain(|Reverse((_, time, page))| entered[*page as usize] == *time);
+        }
+    }
+
+    fn enter(&mut self, rank: Rank) {
+        self.entered[rank.2 as usize] = rank.1;
+        self.heap.push(Reverse(rank));
     }
 
     pub(super) fn contains(&self, page: PageId) -> bool {
-        self.ranks[page as usize].is_some()
+        self.ranks[page as usize].1 != 0
+    }
+
+    /// Makes the heap's least entry one that counts, with the worth that its page has.
+    fn settle(&mut self) -> Option<PeekMut<'_, Reverse<Rank>>> {
+        loop {
+            let Reverse((worth, time, page)) = *self.heap.peek()?;
+            let (now_worth, now_time) = self.ranks[page as usize];
+            if self.entered[page as usize] != time {
+                self.heap.pop();
+            } else if (worth, time) == (now_worth, now_time) {
+                return self.heap.peek_mut();
+            } else {
+                self.entered[page as usize] = now_time;
+                *self.heap.peek_mut()? = Reverse((now_worth, now_time, page));
+            }
+        }
     }
 
     /// The page of least worth.
-    pub(super) fn least(&self) -> Option<PageId> {
-        self.order.first().map(|(_, _, page)| *page)
+    pub(super) fn least(&mut self) -> Option<PageId> {
+        self.settle().map(|least| least.0.2)
     }
 
-    /// Takes a page out, if it is in.
+    /// Takes a page out, if it is in. Its entry stays and does not count.
     pub(super) fn remove(&mut self, page: PageId) {
-        if let Some((worth, time)) = self.ranks[page as usize].take() {
-            self.order.remove(&(worth, time, page));
+        if self.contains(page) {
+            self.ranks[page as usize] = (0, 0);
+            self.entered[page as usize] = 0;
+            self.pages -= 1;
         }
     }
 
     /// Evicts up to `goal` pages, those of least worth first, and tells each with its worth to `gone`.
     pub(super) fn evict<M: Memory>(&mut self, goal: u32, memory: &mut M, mut gone: impl FnMut(PageId, u64)) -> u32 {
-        let (mut freed, mut passed): (u32, Option<Rank>) = (0, None);
+        let (mut freed, mut kept): (u32, Vec<Rank>) = (0, Vec::new());
         while freed < goal {
-            let next = match passed {
-                None => self.order.first(),
-                Some(passed) => {
-                    self.order.range((std::ops::Bound::Excluded(passed), std::ops::Bound::Unbounded)).next()
-                }
-            };
-            let Some(&(worth, time, page)) = next else { break };
+            let Some(Reverse((worth, time, page))) = self.settle().map(PeekMut::pop) else { break };
             if evict(page, memory, &mut self.counters) {
                 self.remove(page);
                 gone(page, worth);
                 freed += 1;
             } else {
-                passed = Some((worth, time, page));
+                kept.push((worth, time, page));
             }
         }
+        self.heap.extend(kept.into_iter().map(Reverse));
         freed
     }
 
     pub(super) fn grow(&mut self, pages: usize) {
-        self.ranks.resize(pages.max(self.ranks.len()), None);
+        self.ranks.resize(pages.max(self.ranks.len()), (0, 0));
+        self.entered.resize(pages.max(self.entered.len()), 0);
     }
 
     pub(super) fn metadata_bytes(&self) -> usize {
-        self.ranks.capacity() * size_of::<Option<(u64, u64)>>() + self.order.len() * size_of::<Rank>()
+        self.ranks.capacity() * size_of::<(u64, u64)>()
+            + self.entered.capacity() * size_of::<u64>()
+            + self.heap.len() * size_of::<Rank>()
     }
 }
