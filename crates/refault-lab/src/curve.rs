@@ -28,7 +28,7 @@ use refault_trace::{BLOCK_ENTRIES, Entry, Reading};
 use crate::error::LabError;
 use crate::progress::Progress;
 use crate::size::Size;
-use crate::source::{SampledSource, Source, TraceReader};
+use crate::source::{KeptSample, SampledSource, Source, TraceReader};
 use crate::sweep::{Sweep, TraceRuns, run_all};
 use refault_core::policy::registry::{Fact, PolicySpec};
 
@@ -195,9 +195,16 @@ pub fn curves(
             None => simulated_curves(&run_all(std::slice::from_ref(source), &sweep, progress)?[0]),
             Some(sampling) => {
                 let sample = |index| PageSample::new(sampling.rate, sampling.seed, index);
-                let samples: Vec<SampledSource> =
-                    (0..SAMPLES).map(|index| SampledSource { source: source.clone(), sample: sample(index) }).collect();
-                miniature_curves(&run_all(&samples, &sweep, progress)?, &sizes, curves.accesses, sampling.rate)
+                let samples: Vec<PageSample> = (0..SAMPLES).map(sample).collect();
+                // One pass instead of two for each sample, where they fit.
+                let runs = match KeptSample::of(source, &samples, plan.memory_budget / 4, progress)? {
+                    Some(kept) => run_all(&kept, &sweep, progress)?,
+                    None => {
+                        let read = |sample| SampledSource { source: source.clone(), sample };
+                        run_all(&samples.into_iter().map(read).collect::<Vec<_>>(), &sweep, progress)?
+                    }
+                };
+                miniature_curves(&runs, &sizes, curves.accesses, sampling.rate)
             }
         };
         curves.curves.extend(simulated);
