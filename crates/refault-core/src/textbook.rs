@@ -42,7 +42,7 @@ pub use clock::Clock;
 pub use clock_pro::ClockPro;
 pub use fifo::Fifo;
 pub use learning::{Cacheus, CacheusParams, LeCar, LeCarParams};
-pub use lfu::{Lfu, LfuParams};
+pub use lfu::{Gdsf, Lfu, LfuParams};
 pub use lirs::{Lirs, LirsParams, LirsVariant};
 pub use lrfu::{Lrfu, LrfuParams};
 pub use lru::Lru;

@@ -20,6 +20,8 @@
 //! # Ok::<(), refault_lab::LabError>(())
 //! ```
 
+pub mod objects;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -78,7 +80,7 @@ pub enum WarmUp {
 }
 
 impl WarmUp {
-    fn accesses(self, of: u64) -> u64 {
+    pub(crate) fn accesses(self, of: u64) -> u64 {
         match self {
             WarmUp::Accesses(accesses) => accesses,
             WarmUp::Share(share) => (of as f64 * share) as u64,
@@ -255,7 +257,7 @@ pub fn sweep(source: &dyn Accesses, sweep: &Sweep, progress: &dyn Progress) -> R
     threads(sweep.jobs)?.install(|| simulate(source, first_pass(source, &|| false)?, sweep, progress))
 }
 
-fn threads(jobs: usize) -> Result<rayon::ThreadPool, LabError> {
+pub(crate) fn threads(jobs: usize) -> Result<rayon::ThreadPool, LabError> {
     let built = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
     built.map_err(|error| LabError::failed("cannot start threads", error, "lower --jobs"))
 }
@@ -390,12 +392,12 @@ fn feed(
 pub(crate) struct Block {
     pub(crate) accesses: Vec<Access>,
     /// What each stands for; empty if the trace does not say.
-    bytes: Vec<u64>,
+    pub(crate) bytes: Vec<u64>,
 }
 
 /// The second pass: entries as accesses to the ids of a layout.
 pub(crate) struct Decoder {
-    reader: Box<dyn TraceReader>,
+    pub(crate) reader: Box<dyn TraceReader>,
     buffer: Vec<refault_trace::Entry>,
     /// Handed out so far.
     accesses: u64,

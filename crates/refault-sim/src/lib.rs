@@ -27,6 +27,7 @@ pub mod layout;
 pub mod machine;
 pub mod monitoring;
 pub mod named;
+pub mod objects;
 pub mod replay;
 mod shadows;
 

@@ -183,6 +183,8 @@ pub enum ObjectsAs {
 pub struct ObjectPages {
     /// They have as many pages as their sizes need; otherwise one each.
     pub sized: bool,
+    /// They come and go whole, by their bytes; then `sized` is true too.
+    pub whole: bool,
     /// Accesses to objects, each of which may be to several pages.
     pub accesses: u64,
     /// The bytes of the objects accessed together, if the trace says sizes.

@@ -260,6 +260,10 @@ impl Reading {
         let objects = self.objects?;
         let mean = objects.mean_bytes().map(|mean| format!("{mean:.0}"));
         Some(match (objects.sized, mean) {
+            (_, mean) if objects.whole => format!(
+                "Objects come and go whole, by their bytes (mean {}): figures count objects, memory is bytes.",
+                mean.unwrap_or_default()
+            ),
             (true, mean) => format!(
                 "Each object has as many pages of 4 KiB as its size needs (mean {} bytes), and figures count pages; \
                  --objects-one-page-each counts objects.",
@@ -281,7 +285,7 @@ impl Reading {
             |remark: &Remark| json!({ "code": remark.doubt.code(), "count": remark.count, "text": remark.to_string() });
         let objects = self
             .objects
-            .map(|objects| json!({ "sized": objects.sized, "accesses": objects.accesses, "bytes": objects.bytes }));
+            .map(|objects| json!({ "sized": objects.sized, "whole": objects.whole, "accesses": objects.accesses, "bytes": objects.bytes }));
         json!({ "remarks": self.remarks.iter().map(remark).collect::<Vec<_>>(), "objects": objects })
     }
 
@@ -298,6 +302,7 @@ impl Reading {
             Value::Null => None,
             objects => Some(ObjectPages {
                 sized: objects.get("sized")?.as_bool()?,
+                whole: objects.get("whole")?.as_bool()?,
                 accesses: objects.get("accesses")?.as_u64()?,
                 bytes: objects.get("bytes")?.as_u64(),
             }),
@@ -346,7 +351,7 @@ mod tests {
     fn a_reading_is_read_back_from_its_json() {
         let mut counts = Counts::default();
         counts.add(Doubt::Deletions);
-        let objects = Some(ObjectPages { sized: true, accesses: 7, bytes: Some(70_000) });
+        let objects = Some(ObjectPages { sized: true, whole: true, accesses: 7, bytes: Some(70_000) });
         let reading = Reading { remarks: counts.remarks(), objects };
         let again = Reading::from_json(&reading.to_json()).expect("as it was written");
         assert_eq!(again.to_json(), reading.to_json());

@@ -44,7 +44,12 @@ pub struct Admission {
     /// Where the page lies, in pages, where ids do not follow addresses or offsets: neighbours have neighbouring places,
     /// and what is far apart has places far apart. `None`: the id says it.
     pub place: Option<u64>,
+    /// Bytes of what comes in: a page's, or those of an object that comes and goes whole, at least 1.
+    pub bytes: u64,
 }
+
+/// Bytes of a page.
+const PAGE_BYTES: u64 = 4096;
 
 impl Admission {
     /// By a page fault, into lruvec 0, without a shadow.
@@ -58,6 +63,7 @@ impl Admission {
             shadow: None,
             pattern: AccessPattern::Unknown,
             place: None,
+            bytes: PAGE_BYTES,
         }
     }
 
@@ -89,6 +95,16 @@ impl Admission {
     /// With where the page lies, because its id does not say it.
     pub const fn at(self, place: u64) -> Admission {
         Admission { place: Some(place), ..self }
+    }
+
+    /// Of an object of this size. Policies that know sizes weigh by it; the others take it for one page.
+    pub const fn of_bytes(self, bytes: u64) -> Admission {
+        Admission { bytes: if bytes == 0 { 1 } else { bytes }, ..self }
+    }
+
+    /// Pages of 4 KiB that the bytes are, with a fraction; 1 for a page.
+    pub fn pages(&self) -> f64 {
+        self.bytes as f64 / PAGE_BYTES as f64
     }
 
     /// With what the program has said about its accesses.

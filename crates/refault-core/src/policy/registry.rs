@@ -110,6 +110,8 @@ pub enum Fact {
     OwnTargets,
     /// It keeps frames free for evicted pages by itself, so that these stay cached.
     CachesEvicted,
+    /// It can hold objects of any size, which come and go whole: nothing of it counts pages of memory.
+    Objects,
     /// A variant whose difference from another is set by the free-pool experiment itself.
     SetByFreePool,
 }
@@ -367,7 +369,41 @@ macro_rules! policies {
                 _ => unreachable!("invariant: a specification's entry is one of POLICIES"),
             }
         }
+
+        /// The same for policies that can hold objects of any size ([`Fact::Objects`]), and compiled for these alone;
+        /// `None` for others, and for those that look for cyclic scans of pages.
+        pub fn visit_objects<V: Visitor>(spec: &PolicySpec, visitor: V) -> Option<V::Output> {
+            if spec.is_on("cyclic") {
+                return None;
+            }
+            let no_context = BuildContext::default();
+            match spec.entry.name {
+                $($name => {
+                    if const { holds_objects(&$facts) } {
+                        let $context = &no_context;
+                        let $parameters: $type = fill($start, &own_parameters(&spec.call)).expect("invariant: a specification is checked");
+                        let policy: $policy = $new;
+                        Some(visitor.visit(policy))
+                    } else {
+                        None
+                    }
+                })*
+                _ => None,
+            }
+        }
     };
+}
+
+/// Whether the facts of an entry say that it can hold objects.
+const fn holds_objects(facts: &[Fact]) -> bool {
+    let mut at = 0;
+    while at < facts.len() {
+        if matches!(facts[at], Fact::Objects) {
+            return true;
+        }
+        at += 1;
+    }
+    false
 }
 
 /// A call without the parameters of decorators.
@@ -385,15 +421,15 @@ fn wtinylfu(parameters: textbook::WTinyLfuParams, context: &BuildContext) -> tex
     }
 }
 
-use Fact::{CachesEvicted, HashesPages, NeedsFuture, OwnTargets, SetByFreePool, Stack};
+use Fact::{CachesEvicted, HashesPages, NeedsFuture, Objects, OwnTargets, SetByFreePool, Stack};
 
 policies! {
-    "fifo" [] Textbook [] "First in, first out; a hit does nothing.", "the only one",
+    "fifo" [] Textbook [Objects] "First in, first out; a hit does nothing.", "the only one",
         textbook::Fifo, NoParameters = NoParameters, |_none, _context| textbook::Fifo::default();
-    "clock" ["second-chance"] Textbook [] "FIFO with a second chance: a page found accessed goes round once more.",
+    "clock" ["second-chance"] Textbook [Objects] "FIFO with a second chance: a page found accessed goes round once more.",
         "the reference simulator's: one bit, clear on arrival",
         textbook::Clock, NoParameters = NoParameters, |_none, _context| textbook::Clock::default();
-    "lru" [] Textbook [Stack] "Least recently used: a hit moves the page to the front.", "the only one",
+    "lru" [] Textbook [Stack, Objects] "Least recently used: a hit moves the page to the front.", "the only one",
         textbook::Lru, NoParameters = NoParameters, |_none, _context| textbook::Lru::default();
     "2q" ["two-queue"] Textbook [] "New pages pass a FIFO; those asked for again after leaving it enter an LRU.",
         "the reference simulator's, which is the paper's full version",
@@ -406,34 +442,34 @@ policies! {
     "s3fifo" ["s3-fifo"] Textbook [] "A small FIFO filters one-hit wonders out of a main FIFO with reinsertion.",
         "the reference simulator's since December 2024; the paper's is s3fifo{variant=paper}",
         textbook::S3Fifo, textbook::S3FifoParams = Default::default(), |parameters, _context| textbook::S3Fifo::new(parameters);
-    "sieve" [] Textbook [] "A hand sweeps a FIFO from old to new and evicts what was not hit since its last visit.",
+    "sieve" [] Textbook [Objects] "A hand sweeps a FIFO from old to new and evicts what was not hit since its last visit.",
         "the paper's, which is the reference simulator's",
         textbook::Sieve, NoParameters = NoParameters, |_none, _context| textbook::Sieve::default();
     "slru" ["segmented-lru"] Textbook [] "A hit page is protected in a segment of its own; what was never hit goes first.",
         "the paper's, with 80 % of memory protected",
         textbook::Slru, textbook::SlruParams = Default::default(), |parameters, _context| textbook::Slru::new(parameters);
-    "lfu" [] Textbook [] "Evicts the page with the fewest accesses since it came in.", "counts do not outlive an eviction",
+    "lfu" [] Textbook [Objects] "Evicts the page with the fewest accesses since it came in.", "counts do not outlive an eviction",
         Erased, textbook::LfuParams = Default::default(), |parameters, _context| Erased::new(textbook::Lfu::new(parameters));
-    "lfuda" [] Textbook [] "LFU with dynamic aging: the worth of the page evicted last is added to a page's accesses.",
+    "lfuda" [] Textbook [Objects] "LFU with dynamic aging: the worth of the page evicted last is added to a page's accesses.",
         "the paper's, for pages of one size",
         Erased, textbook::LfuParams = textbook::LfuParams::with_aging(), |parameters, _context| Erased::new(textbook::Lfu::new(parameters));
-    "lru-k" ["lruk", "lru-2"] Textbook [] "Evicts the page whose K-th last access is longest ago.",
+    "lru-k" ["lruk", "lru-2"] Textbook [Objects] "Evicts the page whose K-th last access is longest ago.",
         "the paper's with K = 2, without a correlated reference period; others are lru-k{k=3}",
         Erased, textbook::LruKParams = Default::default(), |parameters, _context| Erased::new(textbook::LruK::new(parameters));
-    "gdsf" [] Textbook [] "Greedy-Dual-Size-Frequency: accesses times cost by size, on top of the worth of the page evicted last.",
-        "the paper's with all costs and sizes 1, where it equals lfuda",
-        Erased, NoParameters = NoParameters, |_none, _context| Erased::new(textbook::Lfu::new(textbook::LfuParams::with_aging()));
+    "gdsf" [] Textbook [Objects] "Greedy-Dual-Size-Frequency: accesses times cost by size, on top of the worth of the page evicted last.",
+        "the paper's with all costs 1; for pages it equals lfuda",
+        Erased, NoParameters = NoParameters, |_none, _context| Erased::new(textbook::Gdsf::default());
     "mq" ["multi-queue"] Textbook [] "LRU queues by the logarithm of a page's accesses; unused pages move down, evicted ones are remembered.",
         "the reference simulator's: a fixed lifetime, where the paper measures one",
         Erased, textbook::MqParams = Default::default(), |parameters, _context| Erased::new(textbook::Mq::new(parameters));
     "clock-pro" ["clockpro"] Textbook [] "LIRS by accessed bits: hot pages, cold ones and evicted cold ones on a clock with three hands.",
         "the paper's, its share of cold pages adaptive",
         textbook::ClockPro, NoParameters = NoParameters, |_none, _context| textbook::ClockPro::default();
-    "hyperbolic" [] Textbook [] "Evicts, of pages drawn at random, the one with the fewest accesses per time in memory.",
-        "the paper's with 64 pages drawn, and all costs and sizes 1",
+    "hyperbolic" [] Textbook [Objects] "Evicts, of pages drawn at random, the one with the fewest accesses per time in memory.",
+        "the paper's with 64 pages drawn, and all costs 1",
         Erased, textbook::HyperbolicParams = Default::default(), |parameters, _context| Erased::new(textbook::Hyperbolic::new(parameters));
-    "lhd" [] Textbook [] "Least hit density: evicts, of pages drawn at random, the one that promises the fewest hits per time.",
-        "the authors' simulator's, with one application and all sizes 1",
+    "lhd" [] Textbook [Objects] "Least hit density: evicts, of pages drawn at random, the one that promises the fewest hits per time.",
+        "the authors' simulator's, with one application",
         Erased, textbook::LhdParams = Default::default(), |parameters, _context| Erased::new(textbook::Lhd::new(parameters));
     "lecar" [] Textbook [] "LRU or LFU, drawn for each eviction by weights that evictions move which were regretted.",
         "the authors' simulator's; of equally frequent pages the one used longest ago goes",

@@ -73,7 +73,7 @@ impl Objects {
 
     /// What objects were taken for.
     pub(crate) fn pages_of_all(&self) -> ObjectPages {
-        ObjectPages { sized: self.places.is_some(), accesses: self.accesses, bytes: self.bytes }
+        ObjectPages { sized: self.places.is_some(), whole: false, accesses: self.accesses, bytes: self.bytes }
     }
 
     pub(crate) fn counts(&self) -> &Counts {

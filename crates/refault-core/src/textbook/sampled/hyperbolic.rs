@@ -1,7 +1,7 @@
 //! Hyperbolic caching: of a few pages drawn at random the one with the fewest accesses per time in memory goes.
 //!
 //! Time is counted in accesses. Of equal pages the one drawn first goes. If memory holds no more pages than are drawn,
-//! all are looked at. Cost and size of each page are 1.
+//! all are looked at. All costs are 1; the rate of an object is divided by its size.
 //!
 //! Cost: 16 bytes per page id beside [`super`]'s; O(1) for a hit, O(sample) for an eviction.
 //! Source: Blankstein, Sen and Freedman, *Hyperbolic Caching: Flexible Caching for Web Applications*, USENIX ATC 2017,
@@ -56,8 +56,10 @@ impl Parameters for HyperbolicParams {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Record {
-    accesses: u64,
     came: u64,
+    accesses: u32,
+    /// Bytes, or as many as fit.
+    bytes: u32,
 }
 
 /// See the module.
@@ -90,14 +92,14 @@ impl Hyperbolic {
         }
     }
 
-    /// Whether a page had fewer accesses per time than another, at the time of the access to come.
+    /// Whether a page had fewer accesses per time and size than another, at the time of the access to come.
     fn is_worse(&self, page: PageId, than: PageId) -> bool {
         let of = |page: PageId| {
             let record = self.records[page as usize];
-            (u128::from(record.accesses), u128::from(self.now + 1 - record.came))
+            (u128::from(record.accesses), u128::from(self.now + 1 - record.came) * u128::from(record.bytes))
         };
-        let ((accesses, time), (other_accesses, other_time)) = (of(page), of(than));
-        accesses * other_time < other_accesses * time
+        let ((accesses, room), (other_accesses, other_room)) = (of(page), of(than));
+        accesses * other_room < other_accesses * room
     }
 
     fn choose(&mut self) -> Option<PageId> {
@@ -120,15 +122,17 @@ impl Hyperbolic {
 impl Policy for Hyperbolic {
     const HITS: HitReport = HitReport::EachAccess;
 
-    fn admit<M: Memory>(&mut self, page: PageId, _admission: &Admission, _memory: &mut M) {
+    fn admit<M: Memory>(&mut self, page: PageId, admission: &Admission, _memory: &mut M) {
         self.now += 1;
-        self.records[page as usize] = Record { accesses: 1, came: self.now };
+        let bytes = u32::try_from(admission.bytes).unwrap_or(u32::MAX);
+        self.records[page as usize] = Record { accesses: 1, came: self.now, bytes };
         self.sampled.insert(page);
     }
 
     fn accessed<M: Memory>(&mut self, page: PageId, _memory: &mut M) {
         self.now += 1;
-        self.records[page as usize].accesses += 1;
+        let accesses = &mut self.records[page as usize].accesses;
+        *accesses = accesses.saturating_add(1);
     }
 
     fn freed(&mut self, page: PageId) {

@@ -7,7 +7,9 @@
 //! Beside those drawn, the pages are looked at that came in last and promised less than recent victims. A hundredth of
 //! memory explores for 50 periods: its pages stay, so that the histograms see what comes of great ages.
 //!
-//! The details are those of the authors' simulator, with one application and size 1: the first densities are
+//! An object's density is divided by its size, in pages; explorers are counted by whole pages.
+//!
+//! The details are those of the authors' simulator, with one application: the first densities are
 //! (class + 1) / (age + 1); 8 pages are drawn in the first 50 periods; histograms keep nine tenths per period; steps of
 //! age are 2^10 accesses at first and are fitted to the pages in memory in the 6th and 26th period.
 //!
@@ -107,7 +109,16 @@ struct Record {
     accessed: u64,
     /// The ages at the last two hits, the later first.
     hit_ages: [u32; 2],
+    /// The size.
+    pages: f32,
     explores: bool,
+}
+
+impl Record {
+    /// What an explorer takes of the share that may explore.
+    fn whole_pages(&self) -> i64 {
+        f64::from(self.pages).ceil() as i64
+    }
 }
 
 /// See the module.
@@ -167,13 +178,15 @@ impl Lhd {
 
     fn density(&self, page: PageId) -> f32 {
         let (class, age) = self.class_and_age(page);
-        self.densities.of(class, age, self.records[page as usize].explores)
+        let record = &self.records[page as usize];
+        self.densities.of(class, age, record.pages, record.explores)
     }
 
     /// A page that no longer explores, by an access or because it goes.
     fn end_exploration(&mut self, page: PageId) {
-        if std::mem::take(&mut self.records[page as usize].explores) {
-            self.explorers_left += 1;
+        let record = &mut self.records[page as usize];
+        if std::mem::take(&mut record.explores) {
+            self.explorers_left += record.whole_pages();
         }
     }
 
@@ -182,7 +195,7 @@ impl Lhd {
         let explores = self.random.bits().is_multiple_of(EXPLORE_ONE_IN);
         if explores && self.explorers_left > 0 && self.periods < WARM_UP_PERIODS {
             self.records[page as usize].explores = true;
-            self.explorers_left -= 1;
+            self.explorers_left -= self.records[page as usize].whole_pages();
         }
         if came && !explores && !self.newcomers.is_empty() && self.density(page) < self.victims {
             self.newcomers[self.next_newcomer] = page;
@@ -224,8 +237,9 @@ impl Lhd {
 impl Policy for Lhd {
     const HITS: HitReport = HitReport::EachAccess;
 
-    fn admit<M: Memory>(&mut self, page: PageId, _admission: &Admission, _memory: &mut M) {
-        self.records[page as usize] = Record { hit_ages: [0, self.params.ages], ..Record::default() };
+    fn admit<M: Memory>(&mut self, page: PageId, admission: &Admission, _memory: &mut M) {
+        let pages = admission.pages() as f32;
+        self.records[page as usize] = Record { hit_ages: [0, self.params.ages], pages, ..Record::default() };
         self.sampled.insert(page);
         self.used(page, true);
     }

@@ -104,13 +104,13 @@ impl Densities {
         (accesses >> self.shift).min(self.ages as u64 - 1) as usize
     }
 
-    /// What a page promises. The oldest promise nothing.
-    pub(super) fn of(&self, class: usize, age: usize, explores: bool) -> f32 {
+    /// What a page, or an object of so many, promises. The oldest promise nothing.
+    pub(super) fn of(&self, class: usize, age: usize, pages: f32, explores: bool) -> f32 {
         if age == self.ages - 1 {
             return f32::MIN;
         }
         let density = self.classes[class].densities.get(age).copied();
-        density.unwrap_or_else(|| self.unseen(class, age)) + if explores { 1.0 } else { 0.0 }
+        density.unwrap_or_else(|| self.unseen(class, age)) / pages + if explores { 1.0 } else { 0.0 }
     }
 
     pub(super) fn hit(&mut self, class: usize, age: usize) {
