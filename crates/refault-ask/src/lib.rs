@@ -20,8 +20,10 @@ pub mod guest;
 pub mod iso;
 pub mod job;
 pub mod kernel;
+pub mod known;
 pub mod model;
 pub mod own_binary;
+pub mod published;
 pub mod sequence;
 
 use std::path::PathBuf;

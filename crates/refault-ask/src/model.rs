@@ -1,5 +1,7 @@
 //! What the policies of the core make of accesses that a kernel is asked about.
 
+use std::collections::BTreeMap;
+
 use refault_lab::LabError;
 use refault_lab::Progress;
 use refault_lab::policies::parse_policies;
@@ -7,7 +9,9 @@ use refault_lab::size::Size;
 use refault_lab::source::Accesses;
 use refault_lab::sweep::{Sweep, WarmUp, sweep};
 
+use crate::answers::Answer;
 use crate::job::{Counters, Lists};
+use crate::kernel::version_of;
 
 /// The policy that is a kernel's: by its version, such as `6.12`.
 pub fn policy(version: &str, lists: Lists) -> &'static str {
@@ -80,6 +84,52 @@ pub fn answer(
         answer.extend(values.map(|(name, value)| (name.to_owned(), value)));
     }
     Ok(answers)
+}
+
+/// A kernel's answer beside the model's to the same question.
+#[derive(Clone, Debug)]
+pub struct Compared {
+    /// The kernel's.
+    pub answer: Answer,
+    /// The policy that is the kernel's.
+    pub policy: &'static str,
+    /// What it counts.
+    pub model: Counters,
+}
+
+impl Compared {
+    /// The model's value of a counter less the kernel's, in per cent of the kernel's; `None` if one of them has none or the
+    /// kernel's is 0.
+    pub fn off(&self, counter: &str) -> Option<f64> {
+        let (kernel, model) = (*self.answer.counters.get(counter)? as f64, *self.model.get(counter)? as f64);
+        (kernel > 0.0).then(|| 100.0 * (model - kernel) / kernel)
+    }
+}
+
+/// Answers about a source's accesses, in their order, beside what the model says of the same accesses. A policy is replayed
+/// once for each limit, swappiness and warm-up.
+///
+/// # Errors
+/// The source cannot be read.
+pub fn beside(source: &dyn Accesses, answers: Vec<Answer>, progress: &dyn Progress) -> Result<Vec<Compared>, LabError> {
+    let policy_of = |answer: &Answer| policy(version_of(&answer.kernel), answer.lists);
+    let question_of = |answer: &Answer| (answer.limit, answer.swappiness, answer.warm_up);
+    let mut questions: BTreeMap<(u64, u64, u64), BTreeMap<&str, Counters>> = BTreeMap::new();
+    for of in &answers {
+        questions.entry(question_of(of)).or_default().insert(policy_of(of), Counters::new());
+    }
+    for ((limit, swappiness, warm_up), modelled) in &mut questions {
+        let policies: Vec<&str> = modelled.keys().copied().collect();
+        let question = Question { limit: *limit, swappiness: *swappiness, warm_up: *warm_up };
+        let counted = answer(source, question, &policies, progress)?;
+        modelled.values_mut().zip(counted).for_each(|(model, counters)| *model = counters);
+    }
+    let compared = |answer: Answer| {
+        let policy = policy_of(&answer);
+        let model = questions[&question_of(&answer)][policy].clone();
+        Compared { answer, policy, model }
+    };
+    Ok(answers.into_iter().map(compared).collect())
 }
 
 #[cfg(test)]

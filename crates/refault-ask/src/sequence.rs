@@ -54,6 +54,20 @@ impl Digest {
     }
 }
 
+/// The digest of a source's accesses, without keeping them.
+///
+/// # Errors
+/// They cannot be read.
+pub fn digest_of(source: &dyn Accesses) -> Result<u64, LabError> {
+    let (mut digest, mut buffer, mut reader) = (Digest::default(), Vec::new(), source.open()?);
+    loop {
+        match reader.next_block(&mut buffer)? {
+            [] => return Ok(digest.value()),
+            block => digest.update(block),
+        }
+    }
+}
+
 impl Sequence {
     /// Reads a source.
     ///
@@ -121,5 +135,6 @@ mod tests {
         assert_eq!(Digest::default().value(), FNV_OFFSET);
         let other = Source::workload("mixed:apages=64,fpages=32,accesses=1000,writes=0.5".parse().expect("a workload"));
         assert_ne!(Sequence::read(&other).expect("read").digest, sequence.digest);
+        assert_eq!(digest_of(&source).expect("read"), sequence.digest);
     }
 }

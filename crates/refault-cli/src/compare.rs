@@ -5,14 +5,16 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::source::kernels::{Kernels, Shown};
 use crate::source::{RunsArgs, SourceArgs, say_remarks};
 use crate::tables;
 use refault_console::{Contents, Failure, Format, Progress, say, with_output};
 use refault_lab::policies::{all_policies, names_best, parse_policies};
-use refault_lab::results::{write_csv, write_json};
+use refault_lab::results::{sizes_of, to_json, write_csv};
 use refault_lab::size::Size;
-use refault_lab::sweep::{SAMPLES, Sweep, TraceRuns, WarmUp, jobs, memory_budget, run_all};
+use refault_lab::sweep::{SAMPLES, Sweep, TraceRuns, WarmUp, jobs, memory_budget, objects, run_all};
 use refault_lab::verdict::{Verdict, judge};
+use refault_trace::Source;
 
 /// Where the report of the built-in set goes if not said otherwise.
 const DEFAULT_REPORT: &str = "refault-report.html";
@@ -27,6 +29,7 @@ Examples:
   refault compare app.u64.zst --memory 10%,25%,50%
   refault compare --trace app.u64 --policy lru,arc,mglru{tiers=1} --memory 256M --format csv
   refault compare --workload zipf:theta=1.2,pages=262144,accesses=10000000,kind=fd --report zipf.html
+  refault compare cdn.oracleGeneral.zst --objects-whole --memory 1G,4G
   refault compare fleet/*.rft --dask tcp://scheduler:8786 --format csv --out fleet.csv
 
 SIZE is 25% of the trace's distinct pages (rounded down, at least 1), 4096p pages of 4 KiB, or bytes: 64M, 1.5G
@@ -51,6 +54,10 @@ pub struct CompareArgs {
     /// Accesses, or a share such as 20%, that fill memory at the start and are not counted
     #[arg(long, value_name = "N|SHARE", value_parser = warm_up, default_value = "0")]
     warm_up: WarmUp,
+    /// Objects of a trace with sizes are admitted and evicted whole, by their bytes, and figures count objects; policies
+    /// that can, gdsf, lhd and hyperbolic by size [default: an object has as many pages as its size needs]
+    #[arg(long, conflicts_with_all = ["dask", "swap", "objects_have_sizes", "objects_one_page_each"])]
+    objects_whole: bool,
     /// Run on the Dask cluster whose scheduler is at ADDRESS, by the Python package refault; workers read the traces by
     /// their paths
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["jobs", "report"])]
@@ -75,7 +82,10 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     let built_in = args.source.is_empty();
     args.source.require_files()?;
     let mut outputs = args.runs.result.outputs();
-    let sources = args.source.sources(&mut outputs)?;
+    let sources = match args.objects_whole {
+        true => args.source.weighing_objects().sources(&mut outputs)?,
+        false => args.source.sources(&mut outputs)?,
+    };
     let plan = sweep_of(args)?;
     let (format, out) = args.runs.result.claim(&mut outputs)?;
     // Pictures need the state over time, which stays with the workers; so do times.
@@ -84,28 +94,65 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     let report = args.runs.report.clone().or_else(|| pictures.then(|| PathBuf::from(DEFAULT_REPORT)));
     let report = outputs.claim("--report", report.as_deref(), Contents::Html)?;
     let mut results = match &args.dask {
+        None if args.objects_whole => {
+            let progress = Progress::new("comparing");
+            sources.iter().map(|source| objects::sweep(source, &plan, &progress)).collect::<Result<Vec<_>, _>>()?
+        }
         None => run_all(&sources, &plan, &Progress::new("comparing"))?,
         Some(address) => crate::dask::run_there(address, &sources, &plan)?,
     };
     results.iter().for_each(|trace| say_remarks(&trace.trace, &trace.reading));
     let verdict = judge(&results, &args.baseline);
+    // What workers read need not be readable here, and kernels hold pages.
+    let is_known = args.dask.is_none() && !args.objects_whole;
+    let kernels = if is_known { kernels(&sources, &results, args)? } else { Vec::new() };
     if names_best(&args.policies) {
         keep_best(&mut results, &verdict);
     }
     with_output(out, |out| match format {
         Format::Table => {
             tables::write_table(out, &results, timing)?;
-            tables::write_verdict(out, &verdict, &results)
+            tables::write_verdict(out, &verdict, &results)?;
+            tables::write_kernels(out, &kernels, &results)
         }
         Format::Csv => write_csv(out, &results, timing),
-        Format::Json => write_json(out, &results, &verdict.to_json(), timing),
+        Format::Json => {
+            let mut json = to_json(&results, &verdict.to_json(), timing);
+            for (place, kernels) in kernels.iter().enumerate() {
+                json["traces"][place]["kernels"] = kernels.to_json();
+            }
+            serde_json::to_writer(&mut *out, &json)?;
+            writeln!(out)
+        }
     })?;
     if let Some(report) = report {
         let path = report.path().display().to_string();
-        crate::report::write_comparison(report, &results, &verdict)?;
+        crate::report::write_comparison(report, &results, &verdict, &kernels)?;
         say(format_args!("report written to {path}"));
     }
     Ok(())
+}
+
+/// What real kernels did with each trace.
+fn kernels(sources: &[Source], results: &[TraceRuns], args: &CompareArgs) -> Result<Vec<Kernels>, Failure> {
+    let of = |(source, trace): (&Source, &TraceRuns)| {
+        let mut sizes = sizes_of(trace);
+        sizes.sort_unstable();
+        let counted = trace.runs.first().map_or(trace.accesses, |run| run.outcome.accesses);
+        let shown = Shown {
+            accesses: trace.accesses,
+            distinct: trace.distinct_pages,
+            reading: &trace.reading,
+            sizes: &sizes,
+            warm_up: trace.accesses - counted,
+        };
+        let loads = |pages: u64| {
+            let runs = trace.runs.iter().filter(|run| run.memory_pages == pages && !run.needs_future);
+            runs.map(|run| run.outcome.misses).max().unwrap_or(counted) * trace.accesses / counted.max(1)
+        };
+        Ok(Kernels::of(source, args.source.read(), shown, loads)?)
+    };
+    sources.iter().zip(results).map(of).collect()
 }
 
 /// Leaves the policies that miss least at some size of some trace, the baseline, and those that know the future.
@@ -129,7 +176,11 @@ fn warm_up(text: &str) -> Result<WarmUp, String> {
 }
 
 fn sweep_of(args: &CompareArgs) -> Result<Sweep, Failure> {
-    let policies = if args.policies.is_empty() { all_policies() } else { parse_policies(&args.policies)? };
+    let policies = match (args.policies.is_empty(), args.objects_whole) {
+        (true, true) => objects::all_policies(),
+        (true, false) => all_policies(),
+        (false, _) => parse_policies(&args.policies)?,
+    };
     // A mistyped baseline must not be a verdict without one.
     parse_policies(std::slice::from_ref(&args.baseline))?;
     let mut sizes: Vec<Size> = if args.memory.is_empty() {

@@ -5,7 +5,9 @@ use std::io::Write;
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::source::kernels::{Kernels, Shown};
 use crate::source::{RunsArgs, SourceArgs, memory_text, say_remarks};
+use crate::tables::kernel_lines;
 use refault_console::text::number;
 use refault_console::text::{align_numbers, grouped, percent_format, plain_table};
 use refault_console::{Contents, Failure, Format, Progress, Share, say, with_output};
@@ -74,7 +76,7 @@ pub fn run(args: &MrcArgs) -> Result<(), Failure> {
     }
     let (format, out) = args.runs.result.claim(&mut outputs)?;
     let report = outputs.claim("--report", args.runs.report.as_deref(), Contents::Html)?;
-    let mut traces = Vec::new();
+    let (mut traces, mut kernels) = (Vec::new(), Vec::new());
     for source in &sources {
         let mut trace = curves_of(source, &policies, args)?;
         if names_best(&args.policies) {
@@ -82,16 +84,17 @@ pub fn run(args: &MrcArgs) -> Result<(), Failure> {
             keep_best(&mut trace, &sizes);
         }
         say_remarks(&trace.trace, &trace.reading);
+        kernels.push(kernels_of(source, &trace, args)?);
         traces.push(trace);
     }
     with_output(out, |out| match format {
-        Format::Table => write_table(out, &traces, args),
+        Format::Table => write_table(out, &traces, &kernels, args),
         Format::Csv => write_csv(out, &traces, args),
-        Format::Json => write_json(out, &traces, args),
+        Format::Json => write_json(out, &traces, &kernels, args),
     })?;
     if let Some(report) = report {
         let path = report.path().display().to_string();
-        crate::report::write_curves(report, &traces, |trace| sizes_of(trace, args), &ratios(args))?;
+        crate::report::write_curves(report, &traces, &kernels, |trace| sizes_of(trace, args), &ratios(args))?;
         say(format_args!("report written to {path}"));
     }
     Ok(())
@@ -124,6 +127,26 @@ fn curves_of(source: &Source, policies: &[PolicySpec], args: &MrcArgs) -> Result
     Ok(curves(source, &plan, |footprint| sizes_for(footprint, args), &Progress::new("drawing curves"))?)
 }
 
+/// What real kernels did with a trace; `None` if it can be read once only.
+fn kernels_of(source: &Source, trace: &TraceCurves, args: &MrcArgs) -> Result<Option<Kernels>, Failure> {
+    if args.source.require_files().is_err() {
+        return Ok(None);
+    }
+    let sizes = sizes_of(trace, args);
+    let shown = Shown {
+        accesses: trace.accesses,
+        distinct: trace.distinct_pages,
+        reading: &trace.reading,
+        sizes: &sizes,
+        warm_up: 0,
+    };
+    let loads = |pages: u64| {
+        let ratio = trace.curves.first().map_or(1.0, |curve| curve.at(pages));
+        (ratio * trace.accesses as f64) as u64
+    };
+    Ok(Some(Kernels::of(source, args.source.read(), shown, loads)?))
+}
+
 /// The sizes shown for a trace, in pages, ascending.
 fn sizes_of(trace: &TraceCurves, args: &MrcArgs) -> Vec<u64> {
     sizes_for(trace.distinct_pages, args)
@@ -143,7 +166,12 @@ fn ratios(args: &MrcArgs) -> Vec<f64> {
     args.misses.iter().map(|share| share.0).collect()
 }
 
-fn write_table(out: &mut dyn Write, traces: &[TraceCurves], args: &MrcArgs) -> std::io::Result<()> {
+fn write_table(
+    out: &mut dyn Write,
+    traces: &[TraceCurves],
+    kernels: &[Option<Kernels>],
+    args: &MrcArgs,
+) -> std::io::Result<()> {
     for (index, trace) in traces.iter().enumerate() {
         if index > 0 {
             writeln!(out)?;
@@ -179,6 +207,7 @@ fn write_table(out: &mut dyn Write, traces: &[TraceCurves], args: &MrcArgs) -> s
             let indent = " ".repeat(curve.policy.chars().count() + 2);
             lines.try_for_each(|line| writeln!(out, "  {indent}{line}"))?;
         }
+        kernel_lines(out, kernels[index].iter().map(|kernels| kernels.text(&trace.reading)))?;
     }
     Ok(())
 }
@@ -304,14 +333,23 @@ fn write_csv(out: &mut dyn Write, traces: &[TraceCurves], args: &MrcArgs) -> std
     csv.flush()
 }
 
-fn write_json(out: &mut dyn Write, traces: &[TraceCurves], args: &MrcArgs) -> std::io::Result<()> {
+fn write_json(
+    out: &mut dyn Write,
+    traces: &[TraceCurves],
+    kernels: &[Option<Kernels>],
+    args: &MrcArgs,
+) -> std::io::Result<()> {
     let curves: Vec<Value> =
         traces.iter().flat_map(|trace| trace.curves.iter().map(move |curve| json_curve(trace, curve, args))).collect();
     let readings: Vec<Value> = traces
         .iter()
-        .map(|trace| {
+        .enumerate()
+        .map(|(place, trace)| {
             let mut reading = trace.reading.to_json();
             reading["trace"] = json!(trace.trace);
+            if let Some(kernels) = &kernels[place] {
+                reading["kernels"] = kernels.to_json();
+            }
             reading
         })
         .collect();

@@ -75,6 +75,17 @@ fn read_as(reading: &Reading) -> Markup {
     }
 }
 
+/// What real kernels did with a trace.
+fn real_kernels(text: &str) -> Markup {
+    html! {
+        p.note {
+            "Real kernels: "
+            @for (at, part) in text.split('`').enumerate() { @if at % 2 == 0 { (part) } @else { code { (part) } } }
+            "."
+        }
+    }
+}
+
 /// The unit of an axis of memory: MiB, or objects where each is a page whatever its size.
 fn memory_unit(reading: &Reading) -> &'static str {
     if reading.counts_objects() { "objects" } else { "MiB" }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use refault_console::{Contents, Failure, Format, Progress, ResultArgs, say, with_output};
 use refault_lab::Experiment;
-use refault_lab::experiment::{Here, MeasuredHere, Row, Values};
+use refault_lab::experiment::{Asked, Here, MeasuredHere, Row, Values};
 use refault_lab::experiments::Size;
 use refault_lab::experiments::published::{self, EXPERIMENTS, Request};
 
@@ -86,6 +86,8 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         experiment.here = measured.rows;
         experiment.remarks.extend(measured.remarks);
     }
+    experiment.kernels =
+        refault_ask::published::asked(&experiment, &Progress::new("replaying what kernels were asked"))?;
     with_output(out, |out| match format {
         Format::Table => write_table(out, &experiment),
         Format::Csv => write_csv(out, &experiment),
@@ -178,6 +180,9 @@ fn write_table(out: &mut dyn std::io::Write, experiment: &Experiment) -> std::io
     if !experiment.here.is_empty() {
         writeln!(out, "{}\n", here_table(experiment).trim_fmt())?;
     }
+    if !experiment.kernels.is_empty() {
+        writeln!(out, "{}\n{}\n", kernels_table(experiment).trim_fmt(), broken(KERNELS_EXPLANATION, WIDE))?;
+    }
     writeln!(out, "{EXPLANATION}")?;
     experiment.remarks.iter().try_for_each(|remark| writeln!(out, "{}", broken(remark, WIDE)))
 }
@@ -207,6 +212,40 @@ fn here_table(experiment: &Experiment) -> comfy_table::Table {
         table.add_row(here_cells(row, experiment));
     }
     for column in 3..9 {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(comfy_table::CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// What the cells of a kernel's row are.
+pub const KERNELS_HEADINGS: [&str; 9] =
+    ["asked of kernels", "figure", "release", "published", "kernel before", "kernel after", "kernel", "model", "here"];
+
+/// How to read a table of [`KERNELS_HEADINGS`].
+pub const KERNELS_EXPLANATION: &str = "Published, kernel, model and here: the ratio, or after where the document has \
+    no before. Kernel and model had the same accesses. Never judged: sizes are not the document's.";
+
+/// A kernel's row as text.
+pub fn kernel_cells(row: &Asked) -> Vec<String> {
+    // What the document has: a ratio, or a level after the change.
+    let of = |values: &Values| if row.published.ratio.is_some() { values.ratio } else { values.after };
+    let [published, kernel, model] = [&row.published, &row.values, &row.model].map(of);
+    let mut cells = vec![row.name.clone(), format!("{} ({})", row.metric, row.unit), row.kernel.clone()];
+    let here = row.here.as_ref().and_then(of);
+    cells.extend([published, row.values.before, row.values.after, kernel, model, here].map(cell));
+    cells
+}
+
+/// What real kernels were asked.
+fn kernels_table(experiment: &Experiment) -> comfy_table::Table {
+    let mut table = plain_table();
+    table.set_header(KERNELS_HEADINGS);
+    for row in &experiment.kernels {
+        table.add_row(kernel_cells(row));
+    }
+    for column in 3..KERNELS_HEADINGS.len() {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(comfy_table::CellAlignment::Right);
         }
@@ -250,13 +289,17 @@ fn broken(text: &str, most: usize) -> String {
 /// Columns of a wide terminal.
 const WIDE: usize = 120;
 
-/// A row as text: workload, figure, unit, published before, after and ratio, ours, spread, the null's ratio, agreement.
-pub fn cells(row: &Row) -> Vec<String> {
-    let text = |value: Option<f64>| match value {
+fn cell(value: Option<f64>) -> String {
+    match value {
         None => "–".to_string(),
         Some(large) if large >= GROUPED_FROM => grouped(large.round() as u64),
         Some(value) => number(value),
-    };
+    }
+}
+
+/// A row as text: workload, figure, unit, published before, after and ratio, ours, spread, the null's ratio, agreement.
+pub fn cells(row: &Row) -> Vec<String> {
+    let text = cell;
     let values = |v: &Values| [v.before, v.after, v.ratio].map(text);
     let mut cells = vec![row.name.clone(), row.metric.clone(), row.unit.clone()];
     cells.extend(values(&row.published));
@@ -274,6 +317,7 @@ fn write_csv(out: &mut dyn std::io::Write, experiment: &Experiment) -> std::io::
     header.extend(["published_before", "published_after", "published_ratio"]);
     header.extend(["ours_before", "ours_after", "ours_ratio", "null_before", "null_after", "null_ratio"]);
     header.extend(["spread", "agrees", "judgement", "here_before", "here_after", "here_ratio", "here_by"]);
+    header.extend(["kernel", "kernel_before", "kernel_after", "kernel_ratio"]);
     csv.write_record(header)?;
     for row in &experiment.rows {
         let text = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
@@ -291,7 +335,7 @@ fn write_csv(out: &mut dyn std::io::Write, experiment: &Experiment) -> std::io::
         record.push(text(row.spread));
         record.push(row.agrees.map_or(String::new(), |agrees| agrees.to_string()));
         record.push(row.judgement.name().to_string());
-        record.extend(std::iter::repeat_n(String::new(), 4));
+        record.extend(std::iter::repeat_n(String::new(), 8));
         csv.write_record(record)?;
     }
     // What was measured here has rows of its own, since it need not be what the model's rows are.
@@ -303,6 +347,20 @@ fn write_csv(out: &mut dyn std::io::Write, experiment: &Experiment) -> std::io::
         record.extend([text(row.spread), String::new(), String::new()]);
         record.extend([row.values.before, row.values.after, row.values.ratio].map(text));
         record.push(row.side.clone());
+        record.extend(std::iter::repeat_n(String::new(), 4));
+        csv.write_record(record)?;
+    }
+    // So has what kernels were asked: ours are the model over the same accesses.
+    for row in &experiment.kernels {
+        let text = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
+        let three = |values: &Values| [values.before, values.after, values.ratio].map(text);
+        let mut record = vec![experiment.experiment.clone(), String::new(), String::new()];
+        record.extend([&row.name, &row.metric, &row.unit].map(String::clone));
+        record.extend([&row.published, &row.model].into_iter().flat_map(three));
+        record.extend(std::iter::repeat_n(String::new(), 6));
+        record.extend(row.here.as_ref().map_or_else(Default::default, three));
+        record.extend([String::new(), row.kernel.clone()]);
+        record.extend(three(&row.values));
         csv.write_record(record)?;
     }
     csv.flush()

@@ -1,5 +1,7 @@
 //! Where accesses come from: trace files and generated workloads, as the command line names them.
 
+pub mod kernels;
+
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -132,6 +134,9 @@ pub struct SourceArgs {
     seed: Option<u64>,
     #[command(flatten)]
     read: ReadArgs,
+    /// Objects are one page each to the reader, whatever the trace says: the command itself weighs them.
+    #[arg(skip)]
+    weighs_objects: bool,
 }
 
 impl ReadArgs {
@@ -293,6 +298,16 @@ impl SourceArgs {
         self.files().try_for_each(|path| require_file(path))
     }
 
+    /// The same sources for a command that weighs objects itself.
+    pub fn weighing_objects(&self) -> SourceArgs {
+        SourceArgs { weighs_objects: true, ..self.clone() }
+    }
+
+    /// How its traces are read.
+    pub fn read(&self) -> &ReadArgs {
+        &self.read
+    }
+
     /// The seed asked for.
     pub fn seed(&self) -> Option<u64> {
         self.seed
@@ -307,7 +322,8 @@ impl SourceArgs {
         let mut sources = Vec::new();
         for path in &files {
             outputs.reads(path);
-            sources.push(self.read.file(path, true, ObjectsAs::SizedIfKnown)?);
+            let unsaid = if self.weighs_objects { ObjectsAs::OnePageEach } else { ObjectsAs::SizedIfKnown };
+            sources.push(self.read.file(path, true, unsaid)?);
         }
         name_apart(&mut sources);
         for text in &self.workloads {

@@ -9,6 +9,7 @@ use refault_lab::size::pages_text;
 use refault_lab::sweep::{Run, TraceRuns};
 use refault_lab::verdict::{Best, Overall, Saved, Verdict};
 
+use crate::source::kernels::Kernels;
 use crate::source::memory_text;
 
 /// Equally good policies named in a sentence, at most.
@@ -192,6 +193,50 @@ pub fn write_verdict(out: &mut dyn Write, verdict: &Verdict, results: &[TraceRun
     }
     align_numbers(&mut table);
     write_lines(out, &table)
+}
+
+/// Writes what real kernels did with each trace, a line each.
+pub fn write_kernels(out: &mut dyn Write, kernels: &[Kernels], results: &[TraceRuns]) -> std::io::Result<()> {
+    let lines = kernels.iter().zip(results).map(|(kernels, trace)| {
+        let text = kernels.text(&trace.reading);
+        if results.len() > 1 { format!("{}: {text}", short_name(results, &trace.trace)) } else { text }
+    });
+    kernel_lines(out, lines)
+}
+
+/// Writes lines about real kernels.
+pub fn kernel_lines(out: &mut dyn Write, lines: impl Iterator<Item = String>) -> std::io::Result<()> {
+    let mut lines = lines.peekable();
+    if lines.peek().is_some() {
+        writeln!(out, "\nReal kernels:")?;
+    }
+    lines.try_for_each(|line| broken(&line).iter().try_for_each(|line| writeln!(out, "  {line}")))
+}
+
+/// A text in lines that fit into a terminal behind two blanks; commands between `` ` `` have lines of their own, which a
+/// shell takes as one.
+fn broken(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for (at, part) in text.split('`').enumerate() {
+        let (is_command, mut begins) = (at % 2 == 1, true);
+        for word in part.split_whitespace() {
+            let room = MAX_WIDTH - 2 - 2 * usize::from(is_command);
+            match lines.last_mut() {
+                Some(line) if !begins && line.chars().count() + 1 + word.chars().count() <= room => {
+                    line.push(' ');
+                    line.push_str(word);
+                }
+                last => {
+                    if let Some(last) = last.filter(|_| is_command && !begins) {
+                        last.push_str(" \\");
+                    }
+                    lines.push(word.to_owned());
+                }
+            }
+            begins = false;
+        }
+    }
+    lines
 }
 
 /// The policies that others are compared with in some row, the baseline first.

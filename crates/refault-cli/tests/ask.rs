@@ -39,6 +39,96 @@ fn a_known_question_needs_no_emulator_and_the_model_is_near() {
     assert!(shown.contains("The model's loads lie within") && shown.contains("98,304 accesses"), "{shown}");
 }
 
+fn run(cache: &TempDir, arguments: &[&str]) -> std::process::Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_refault"));
+    command.args(arguments).env("XDG_CACHE_HOME", cache.path()).env("PATH", "/nonexistent").current_dir(cache.path());
+    let output = command.output().expect("it runs");
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    output
+}
+
+/// What `compare` and `mrc` say of kernels: as a table, in JSON, and in the report.
+fn said_of_kernels(cache: &TempDir, command: &str, source: &[&str]) -> (String, serde_json::Value, String) {
+    let policy = ["--policy", "lru,mglru", "--memory", "4096p"];
+    let of = |more: &[&str]| run(cache, &[&[command][..], source, &policy, more].concat()).stdout;
+    let table = text(&of(&["--report", "report.html", "--force"]));
+    let (_, lines) = table.split_once("\nReal kernels:\n").expect("a part about kernels");
+    assert!(lines.lines().all(|line| line.chars().count() <= 100), "{table}");
+    let line = lines.lines().map(|line| line.trim().trim_end_matches(" \\")).collect::<Vec<_>>().join(" ");
+    let json: serde_json::Value = serde_json::from_slice(&of(&["--format", "json"])).expect("JSON");
+    let report = std::fs::read_to_string(cache.path().join("report.html")).expect("a report");
+    let (_, note) = report.split_once("Real kernels: ").expect("a note about kernels");
+    let note = note.split("</p>").next().expect("it ends").replace("<code>", "").replace("</code>", "");
+    (line, json["traces"][0]["kernels"].clone(), note)
+}
+
+#[test]
+fn comparisons_and_curves_say_what_kernels_did_with_the_same_accesses() {
+    let cache = TempDir::new().expect("a directory");
+    // The same accesses from a file: what counts is what they are.
+    run(&cache, &["trace", "generate", KNOWN, "known.u64"]);
+    for command in ["compare", "mrc"] {
+        for source in [&["--workload", KNOWN][..], &["known.u64"]] {
+            let (line, json, note) = said_of_kernels(&cache, command, source);
+            assert!(line.starts_with("kernels 6.1, 6.12 and 7.2 did this within 0."), "{line}");
+            assert!(line.ends_with("with 16 MiB and 48 MiB of memory"), "{line}");
+            assert_eq!(note, format!("{line}."));
+            assert_eq!((&json["asked"], json["answers"].as_array().map(Vec::len)), (&true.into(), Some(12)));
+            for answer in json["answers"].as_array().expect("answers") {
+                let (kernel, model) = (&answer["loads"], &answer["model_loads"]);
+                let (kernel, model) = (kernel.as_f64().expect("loads"), model.as_f64().expect("loads"));
+                let within = json["within_percent"].as_f64().expect("a figure");
+                assert!((kernel - model).abs() / kernel * 100.0 <= within + 1e-9 && within < 1.0, "{answer}");
+            }
+        }
+    }
+}
+
+#[test]
+fn where_no_kernel_was_asked_the_command_that_asks_is_said() {
+    let cache = TempDir::new().expect("a directory");
+    // As long, by the same law: other accesses all the same.
+    let other = KNOWN.replace("107", "108");
+    run(&cache, &["trace", "generate", &other, "it's.u64"]);
+    for command in ["compare", "mrc"] {
+        for source in [&["--workload", &other][..], &["it's.u64", "--limit", "5000", "--kind", "anon"]] {
+            let (line, json, note) = said_of_kernels(&cache, command, source);
+            assert!(line.starts_with("no kernel was asked anything like this; refault ask --kernel "), "{line}");
+            assert_eq!((note, &json["asked"]), (format!("{line}."), &false.into()));
+            let minutes = json["minutes"].as_u64().expect("minutes");
+            let said = if minutes == 1 { "a minute".to_owned() } else { format!("{minutes} minutes") };
+            assert!((1..=10).contains(&minutes) && line.ends_with(&format!("would take about {said}")), "{line}");
+            // The command is one that a shell and `refault ask` take: what fails is what this test has taken from it.
+            let shown = json["command"].as_str().expect("a command");
+            assert!(line.contains(shown), "{line}");
+            let program = shown.replacen("refault", env!("CARGO_BIN_EXE_refault"), 1);
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &format!("PATH=/nonexistent; {program}")]).current_dir(cache.path());
+            let output = shell.env("XDG_CACHE_HOME", cache.path()).output().expect("a shell");
+            assert!(text(&output.stderr).contains("curl is not installed"), "{}", text(&output.stderr));
+        }
+    }
+}
+
+#[test]
+fn published_counters_stand_beside_the_kernels() {
+    let cache = TempDir::new().expect("a directory");
+    let arguments = ["--kernel", "6.12", "--memory", "4096p", KNOWN];
+    let table = text(&ask(&cache, Some("/nonexistent"), &arguments).stdout);
+    let row = table.lines().find(|line| line.contains("generations") && line.contains("pgdeactivate"));
+    let cells: Vec<&str> = row.expect("a row").split_whitespace().collect();
+    assert_eq!(cells[cells.len() - 4..], ["0", "0", "–", "0"], "kernel, model, off by, published: {table}");
+    let json = ask(&cache, Some("/nonexistent"), &[&arguments[..], &["--format", "json"]].concat());
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert_eq!(json["answers"][0]["published"], serde_json::json!({}));
+    assert_eq!(json["answers"][1]["published"], serde_json::json!({"pgactivate": 0.0, "pgdeactivate": 0.0}));
+    let csv = text(&ask(&cache, Some("/nonexistent"), &[&arguments[..], &["--format", "csv"]].concat()).stdout);
+    assert!(csv.lines().next().is_some_and(|header| header.ends_with(",policy,published")), "{csv}");
+    // Of a loop nothing was published.
+    let looped = ["--kernel", "6.12", "--memory", "8192p", "cyclic:pages=9011,n=49152,type=1,seed=114"];
+    assert!(!text(&ask(&cache, Some("/nonexistent"), &looped).stdout).contains("published"));
+}
+
 #[test]
 fn what_cannot_be_asked_is_said_in_one_line() {
     let cache = TempDir::new().expect("a directory");

@@ -406,3 +406,30 @@ fn without_the_python_package_a_cluster_is_refused_in_words() {
         assert!(text(&refused.stderr).contains(named), "{}", text(&refused.stderr));
     }
 }
+
+#[test]
+fn objects_come_and_go_whole_if_asked_to() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let path = directory.path().join("objects.csv");
+    // Three objects of 1 MiB in turn in 2 MiB: nothing hits, by objects or by bytes.
+    let turns: String = (0..30).map(|at| format!("{at},{},1048576\n", at % 3 + 1)).collect();
+    std::fs::write(&path, format!("time,object,size\n{turns}")).expect("written");
+    let path = path.display().to_string();
+    let of = |more: &[&str]| stdout(&[&["compare", &path, "--objects-whole", "--memory", "2M"][..], more].concat());
+    let json: serde_json::Value = serde_json::from_str(&of(&["--policy", "lru", "--format", "json"])).expect("JSON");
+    let run = &json["runs"][0];
+    assert_eq!((&run["misses"], &run["byte_miss_ratio"]), (&30.into(), &1.0.into()), "{run}");
+    assert_eq!((&json["traces"][0]["objects"]["whole"], &run["accesses"]), (&true.into(), &30.into()));
+    let table = of(&[]);
+    for shown in ["Objects come and go whole", "byte miss %", "gdsf", "hyperbolic", "lhd", "(3 MiB)"] {
+        assert!(table.contains(shown), "{shown}: {table}");
+    }
+    assert!(!table.contains("mglru") && !table.contains("Real kernels"), "{table}");
+    let refused = |more: &[&str]| {
+        let output = refault(&[&["compare", "--objects-whole", "--memory", "2M"][..], more].concat());
+        assert_eq!(output.status.code(), Some(2));
+        text(&output.stderr)
+    };
+    assert!(refused(&[&path, "--policy", "mglru"]).contains("cannot hold objects of any size"));
+    assert!(refused(&["--workload", "zipf:pages=64,accesses=100"]).contains("not a trace of objects with sizes"));
+}

@@ -84,7 +84,7 @@ Memory for so many misses beyond first touches, which are 3.70 %:
        32 KiB gives ≤ 1 %
        the knee is at 8 KiB (7.41 % misses in all)
 ";
-    assert!(table.ends_with(expected), "{table}");
+    assert!(table.contains(expected), "{table}");
 }
 
 #[test]

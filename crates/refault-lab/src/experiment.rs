@@ -41,6 +41,9 @@ pub struct Experiment {
     /// Figures measured on the machine that this runs on, if that was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub here: Vec<Here>,
+    /// Figures that real kernels were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernels: Vec<Asked>,
     /// Do direction and size agree? A few sentences.
     #[serde(skip)]
     pub verdict: String,
@@ -68,6 +71,27 @@ pub struct Here {
     pub values: Values,
     /// Standard deviation of the ratio over seeds, or of the value where there is no ratio, relative to the mean.
     pub spread: Option<f64>,
+}
+
+/// A figure that a real kernel was asked for, in an emulator. It is shown and never judged: sizes are not the document's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Asked {
+    /// The workload, as the model's row calls it.
+    pub name: String,
+    /// What was measured.
+    pub metric: String,
+    /// In what unit.
+    pub unit: String,
+    /// The kernel's release, or as much of it as was noted.
+    pub kernel: String,
+    /// The document's.
+    pub published: Values,
+    /// The kernel's.
+    pub values: Values,
+    /// The model's, over the accesses that the kernel was asked.
+    pub model: Values,
+    /// This machine's, if it was measured.
+    pub here: Option<Values>,
 }
 
 /// What was measured on this machine, and what is to be said of it.
@@ -361,6 +385,7 @@ mod tests {
         let own = Figure::unpublished("w", "n", "s", Trial { before: 0.0, after: 1.0, null: None });
         let experiment = Experiment {
             here: Vec::new(),
+            kernels: Vec::new(),
             experiment: "e".into(),
             seed: 7,
             scale: 0.5,
@@ -383,6 +408,7 @@ mod tests {
         assert_eq!([rows[0].judgement, rows[1].judgement], [Judgement::Agrees, Judgement::NullAgrees]);
         let experiment = Experiment {
             here: Vec::new(),
+            kernels: Vec::new(),
             experiment: "e".into(),
             seed: 1,
             scale: 1.0,

@@ -100,6 +100,7 @@ pub(crate) fn run_seeds<E: Send>(
     let measured = over_seeds(&options.seeds(), &|share| progress(share * part), &study)?;
     let mut experiment = Experiment {
         here: Vec::new(),
+        kernels: Vec::new(),
         experiment: String::new(),
         seed: options.seed,
         scale: 1.0,

@@ -69,8 +69,15 @@ pub fn write_csv(out: &mut dyn Write, results: &[TraceRuns], timing: bool) -> st
     csv.flush()
 }
 
-/// Writes all runs as `{"runs":[{…}],"traces":[{…}],"verdict":…}`, `traces` with what was left out or assumed of each; `timing` adds [`TRAILING_FIELDS`].
+/// Writes all runs as [`to_json`] has them.
 pub fn write_json(out: &mut dyn Write, results: &[TraceRuns], verdict: &Value, timing: bool) -> std::io::Result<()> {
+    serde_json::to_writer(&mut *out, &to_json(results, verdict, timing))?;
+    writeln!(out)
+}
+
+/// All runs as `{"runs":[{…}],"traces":[{…}],"verdict":…}`, `traces` with what was left out or assumed of each, in order;
+/// `timing` adds [`TRAILING_FIELDS`].
+pub fn to_json(results: &[TraceRuns], verdict: &Value, timing: bool) -> Value {
     let runs: Vec<Value> = rows(results).map(|(trace, run)| Value::Object(json_run(trace, run, timing))).collect();
     let readings = results.iter().map(|trace| {
         let mut reading = trace.reading.to_json();
@@ -78,8 +85,7 @@ pub fn write_json(out: &mut dyn Write, results: &[TraceRuns], verdict: &Value, t
         reading
     });
     let readings: Vec<Value> = readings.collect();
-    serde_json::to_writer(&mut *out, &json!({ "runs": runs, "traces": readings, "verdict": verdict }))?;
-    writeln!(out)
+    json!({ "runs": runs, "traces": readings, "verdict": verdict })
 }
 
 /// Runs as [`write_json`] writes them, read back: the same tables, verdicts and files can be made of them. What JSON

@@ -6,6 +6,7 @@ use maud::{Markup, html};
 use super::chart::{Figure, Group, Series, Shape};
 use super::scale::Axis;
 use super::{memory, memory_unit, name_parts, page, write};
+use crate::source::kernels::Kernels;
 use crate::source::memory_text;
 use crate::tables::{short_name, widest};
 use refault_console::text::number;
@@ -22,12 +23,17 @@ use refault_trace::Reading;
 const MIN_IN_GROUPS: usize = 5;
 
 /// Writes the report of a comparison.
-pub fn write_comparison(output: Output, results: &[TraceRuns], verdict: &Verdict) -> Result<(), Failure> {
+pub fn write_comparison(
+    output: Output,
+    results: &[TraceRuns],
+    verdict: &Verdict,
+    kernels: &[Kernels],
+) -> Result<(), Failure> {
     let series = results.iter().map(|trace| policies_of(trace).len()).max().unwrap_or(0);
-    write(output, page("refault: policies compared", series, body(results, verdict)))
+    write(output, page("refault: policies compared", series, body(results, verdict, kernels)))
 }
 
-fn body(results: &[TraceRuns], verdict: &Verdict) -> Markup {
+fn body(results: &[TraceRuns], verdict: &Verdict, kernels: &[Kernels]) -> Markup {
     html! {
         h1 { "Reclaim policies compared" }
         p.lead {
@@ -39,7 +45,9 @@ fn body(results: &[TraceRuns], verdict: &Verdict) -> Markup {
         (summary(verdict, results))
         (definitions())
         h2 { "Trace by trace" }
-        @for (index, trace) in results.iter().enumerate() { (trace_section(index, trace, results.len() == 1)) }
+        @for (index, trace) in results.iter().enumerate() {
+            (trace_section(index, trace, results.len() == 1, kernels.get(index)))
+        }
     }
 }
 
@@ -149,7 +157,7 @@ fn definitions() -> Markup {
 }
 
 /// A trace, shown when it is asked for.
-fn trace_section(index: usize, trace: &TraceRuns, open: bool) -> Markup {
+fn trace_section(index: usize, trace: &TraceRuns, open: bool, kernels: Option<&Kernels>) -> Markup {
     let sizes = sizes_of(trace);
     let (name, parameters) = name_parts(&trace.trace);
     let middle = sizes.get(sizes.len().saturating_sub(1) / 2).copied();
@@ -161,6 +169,7 @@ fn trace_section(index: usize, trace: &TraceRuns, open: bool) -> Markup {
                 (memory_text(&trace.reading, trace.distinct_pages)) "), " (grouped(trace.distinct_anon)) " of them anonymous."
             }
             (super::read_as(&trace.reading))
+            @if let Some(kernels) = kernels { (super::real_kernels(&kernels.text(&trace.reading))) }
             @if sizes.len() > 1 { div.grid2 { (ratio_figure(index, trace, &sizes).markup_with(&groups(trace, &sizes))) div { (ratio_table(trace, &sizes)) } } }
             @for pages in &sizes {
                 details.size open[Some(*pages) == middle] {

@@ -6,6 +6,7 @@ use super::chart::{Figure, Series, Shape};
 use super::scale::Axis;
 use super::{memory, memory_unit, name_parts, page, write};
 use crate::mrc::{answer, goal_text, sampling_text};
+use crate::source::kernels::Kernels;
 use crate::source::memory_text;
 use refault_console::text::grouped;
 use refault_console::text::number;
@@ -22,6 +23,7 @@ const KNEES: usize = 4;
 pub fn write_curves(
     output: Output,
     traces: &[TraceCurves],
+    kernels: &[Option<Kernels>],
     sizes: impl Fn(&TraceCurves) -> Vec<u64>,
     ratios: &[f64],
 ) -> Result<(), Failure> {
@@ -40,6 +42,7 @@ pub fn write_curves(
                     " % of accesses are first touches."
                 }
                 (super::read_as(&trace.reading))
+                @if let Some(kernels) = &kernels[index] { (super::real_kernels(&kernels.text(&trace.reading))) }
                 @if let Some(sampling) = trace.sampling { p.note { (sampling_text(sampling)) } }
                 p { "Memory for " (goal_text(trace, ratios)) ":" }
                 ul { @for curve in &trace.curves { li { (curve.policy) ": " (answer(trace, curve, ratios).join("; ")) } } }

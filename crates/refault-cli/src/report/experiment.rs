@@ -7,7 +7,9 @@ use refault_lab::experiment::{self, Chart};
 use super::chart::{COLOURS, Figure, Series, Shape};
 use super::scale::{Axis, tick};
 use super::{page, write};
-use crate::reproduce::{EXPLANATION, HERE_HEADINGS, cells, here_cells};
+use crate::reproduce::{
+    EXPLANATION, HERE_HEADINGS, KERNELS_EXPLANATION, KERNELS_HEADINGS, cells, here_cells, kernel_cells,
+};
 use refault_console::text::number;
 use refault_console::{Failure, Output};
 
@@ -57,6 +59,25 @@ pub fn write_experiment(output: Output, experiment: &Experiment, about: &str) ->
                         @for row in &experiment.here {
                             tr {
                                 @let cells = here_cells(row, experiment);
+                                th scope="row" { (breakable(&cells[0])) }
+                                td.words { (breakable(&cells[1])) }
+                                @for cell in &cells[2..] { td { (cell) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        @if !experiment.kernels.is_empty() {
+            h2 { "Asked of real kernels" }
+            div.scroll tabindex="0" {
+                table.rows {
+                    caption { (KERNELS_EXPLANATION) }
+                    thead { tr { @for heading in KERNELS_HEADINGS { th scope="col" { (heading) } } } }
+                    tbody {
+                        @for row in &experiment.kernels {
+                            tr {
+                                @let cells = kernel_cells(row);
                                 th scope="row" { (breakable(&cells[0])) }
                                 td.words { (breakable(&cells[1])) }
                                 @for cell in &cells[2..] { td { (cell) } }

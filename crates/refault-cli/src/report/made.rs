@@ -4,6 +4,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use maud::{Markup, html};
 
+use crate::source::kernels::command_line;
+
 /// `Made by refault 0.1.0 on 2026-01-31 12:00 UTC by …`. The moment is `SOURCE_DATE_EPOCH`'s, if that is set.
 pub fn made() -> Markup {
     let given = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|seconds| seconds.parse().ok());
@@ -14,26 +16,7 @@ pub fn made() -> Markup {
     html! {
         footer {
             "Made by refault " (env!("CARGO_PKG_VERSION")) " on " (day) " " (time.get(..5).unwrap_or("")) " UTC by "
-            code { (command_line(std::env::args_os().map(|word| word.to_string_lossy().into_owned()))) }
+            code { (command_line(std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()))) }
         }
-    }
-}
-
-/// The command as a shell takes it.
-fn command_line(words: impl Iterator<Item = String>) -> String {
-    let plain = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "-_./=:,%+@".contains(c));
-    let quoted =
-        words.skip(1).map(|word| if plain(&word) { word } else { format!("'{}'", word.replace('\'', r"'\''")) });
-    std::iter::once("refault".to_owned()).chain(quoted).collect::<Vec<_>>().join(" ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_command_can_be_given_to_a_shell() {
-        let words = ["/usr/bin/refault", "mrc", "--policy", "mglru{tiers=1}", "it's", "a.u64"].map(str::to_owned);
-        assert_eq!(command_line(words.into_iter()), r"refault mrc --policy 'mglru{tiers=1}' 'it'\''s' a.u64");
     }
 }

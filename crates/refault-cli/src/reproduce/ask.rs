@@ -10,8 +10,9 @@ use clap::Args;
 use refault_ask::answers::{self, Answer, Wanted};
 use refault_ask::emulator;
 use refault_ask::job::{COUNTERS, Counters, Job, Lists};
-use refault_ask::kernel::{Kernel, version_of};
-use refault_ask::model;
+use refault_ask::kernel::Kernel;
+use refault_ask::model::{self, Compared};
+use refault_ask::published;
 use refault_ask::sequence::Sequence;
 use refault_console::text::{align_numbers, grouped, number, plain_table};
 use refault_console::{Failure, Format, Progress, ResultArgs, say, with_output};
@@ -94,13 +95,6 @@ const SHOWN: [&str; 8] = [
     "workingset_refault_anon",
 ];
 
-/// A kernel's answer beside the model's.
-struct Row {
-    answer: Answer,
-    policy: &'static str,
-    model: Counters,
-}
-
 /// Runs the command.
 pub fn run(args: &AskArgs) -> Result<(), Failure> {
     let mut outputs = args.result.outputs();
@@ -118,11 +112,11 @@ pub fn run(args: &AskArgs) -> Result<(), Failure> {
     for kernel in &args.kernels {
         found.extend(answered(args, kernel, &cache, &name, &job, &sequence)?);
     }
-    let rows = beside_the_model(&source, found, &job)?;
+    let rows = model::beside(&source, found, &Progress::new("replaying"))?;
     with_output(out, |out| match format {
-        Format::Table => write_table(out, &rows, args.all),
-        Format::Csv => write_csv(out, &rows),
-        Format::Json => write_json(out, &rows),
+        Format::Table => write_table(out, &source, &rows, args.all),
+        Format::Csv => write_csv(out, &source, &rows),
+        Format::Json => write_json(out, &source, &rows),
     })
 }
 
@@ -214,51 +208,37 @@ fn answered(
     Ok(new)
 }
 
-fn beside_the_model(source: &Source, found: Vec<Answer>, job: &Job) -> Result<Vec<Row>, Failure> {
-    let policies: Vec<&str> =
-        found.iter().map(|answer| model::policy(version_of(&answer.kernel), answer.lists)).collect();
-    // A policy that two kernels share is replayed once.
-    let mut distinct = policies.clone();
-    distinct.sort_unstable();
-    distinct.dedup();
-    let question = model::Question { limit: job.limit, swappiness: job.swappiness, warm_up: job.warm_up };
-    let modelled = model::answer(source, question, &distinct, &Progress::new("replaying"))?;
-    let of = |policy: &str| {
-        let place = distinct.iter().position(|other| *other == policy);
-        place.and_then(|place| modelled.get(place)).cloned().unwrap_or_default()
-    };
-    let row = |answer: Answer| {
-        let policy = model::policy(version_of(&answer.kernel), answer.lists);
-        Row { model: of(policy), policy, answer }
-    };
-    Ok(found.into_iter().map(row).collect())
-}
-
-/// The model's value less the kernel's, in per cent of the kernel's.
-fn off(kernel: Option<&u64>, model: Option<&u64>) -> Option<f64> {
-    let (kernel, model) = (*kernel? as f64, *model? as f64);
-    (kernel > 0.0).then(|| 100.0 * (model - kernel) / kernel)
-}
-
-fn write_table(out: &mut dyn Write, rows: &[Row], all: bool) -> std::io::Result<()> {
+fn write_table(out: &mut dyn Write, source: &Source, rows: &[Compared], all: bool) -> std::io::Result<()> {
     let mut table = plain_table();
-    table.set_header(["kernel", "lists", "counter", "kernel's", "model's", "off by"]);
     let names: &[&str] = if all { &COUNTERS } else { &SHOWN };
+    let of = |row: &Compared, name: &str| published::counter(source, row.answer.lists, name);
+    let is_published = rows.iter().any(|row| names.iter().any(|name| of(row, name).is_some()));
+    let mut header = vec!["kernel", "lists", "counter", "kernel's", "model's", "off by"];
+    header.extend(is_published.then_some("published"));
+    table.set_header(header);
     for row in rows {
         for name in names {
             let (kernel, model) = (row.answer.counters.get(*name), row.model.get(*name));
-            if !all && kernel.is_none_or(|value| *value == 0) && model.is_none_or(|value| *value == 0) {
+            let of_document = of(row, name);
+            if !all
+                && of_document.is_none()
+                && kernel.is_none_or(|value| *value == 0)
+                && model.is_none_or(|value| *value == 0)
+            {
                 continue;
             }
             let text = |value: Option<&u64>| value.map_or("–".to_owned(), |value| grouped(*value));
-            let off = off(kernel, model).map_or("–".to_owned(), |off| format!("{off:+.2} %"));
+            let off = row.off(name).map_or("–".to_owned(), |off| format!("{off:+.2} %"));
             let lists = row.answer.lists.name();
-            table.add_row([&row.answer.kernel, lists, name, &text(kernel), &text(model), &off]);
+            let mut cells =
+                [&row.answer.kernel, lists, name, &text(kernel), &text(model), &off].map(str::to_owned).to_vec();
+            cells.extend(is_published.then(|| of_document.map_or("–".to_owned(), number)));
+            table.add_row(cells);
         }
     }
     align_numbers(&mut table);
     writeln!(out, "{}", table.trim_fmt())?;
-    let loads = rows.iter().filter_map(|row| off(row.answer.counters.get("loads"), row.model.get("loads")));
+    let loads = rows.iter().filter_map(|row| row.off("loads"));
     if let Some(furthest) = loads.map(f64::abs).reduce(f64::max) {
         writeln!(
             out,
@@ -279,7 +259,7 @@ fn write_table(out: &mut dyn Write, rows: &[Row], all: bool) -> std::io::Result<
     Ok(())
 }
 
-fn write_csv(out: &mut dyn Write, rows: &[Row]) -> std::io::Result<()> {
+fn write_csv(out: &mut dyn Write, source: &Source, rows: &[Compared]) -> std::io::Result<()> {
     let mut csv = csv::Writer::from_writer(out);
     csv.write_record([
         "kernel",
@@ -294,6 +274,7 @@ fn write_csv(out: &mut dyn Write, rows: &[Row]) -> std::io::Result<()> {
         "value",
         "model",
         "policy",
+        "published",
     ])?;
     for row in rows {
         let answer = &row.answer;
@@ -312,15 +293,19 @@ fn write_csv(out: &mut dyn Write, rows: &[Row]) -> std::io::Result<()> {
                 text(answer.counters.get(name)),
                 text(row.model.get(name)),
                 row.policy.to_owned(),
+                published::counter(source, answer.lists, name).map_or(String::new(), |value| value.to_string()),
             ])?;
         }
     }
     csv.flush()
 }
 
-fn write_json(out: &mut dyn Write, rows: &[Row]) -> std::io::Result<()> {
-    let row = |row: &Row| {
+fn write_json(out: &mut dyn Write, source: &Source, rows: &[Compared]) -> std::io::Result<()> {
+    let row = |row: &Compared| {
         let answer = &row.answer;
+        let published =
+            COUNTERS.into_iter().filter_map(|name| Some((name, published::counter(source, answer.lists, name)?)));
+        let published: std::collections::BTreeMap<&str, f64> = published.collect();
         serde_json::json!({
             "kernel": answer.kernel,
             "lists": answer.lists.name(),
@@ -331,6 +316,7 @@ fn write_json(out: &mut dyn Write, rows: &[Row]) -> std::io::Result<()> {
             "swappiness": answer.swappiness,
             "by": answer.by,
             "counters": answer.counters,
+            "published": published,
             "model": {"policy": row.policy, "counters": row.model},
         })
     };

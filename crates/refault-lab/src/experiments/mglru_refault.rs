@@ -183,6 +183,12 @@ fn study(shrink: u64, options: &Options, progress: Progress) -> Result<Study, St
             study.figures.push(speed.shown_again());
         }
         if index == 0 {
+            // What two kernels can be asked: the unpatched multi-gen LRU is in none that is kept up.
+            let hits = trial(&runs.policies[2], &runs.policies[3], &runs.fix_null, hit_ratio);
+            let title = format!("fio {name}: {} against the fix", NAMES[2]);
+            let change = Values::ratio_only(FIO[0].2[3] / FIO[0].2[2]);
+            let pair = Figure::new(&title, "hit ratio", "ratio", change, Rule::DIRECTION, hits);
+            study.figures.push(pair.shown_again());
             let refaults = runs.against_the_fix(|m| per(m.refaults(), m.operations));
             study.figures.push(Figure::new(
                 "fio: refault distance against the fix",

@@ -19,6 +19,7 @@ pub(super) fn experiment(options: &Options, frames: u32, measured: &Measured) ->
     let rows: Vec<Row> = figures(measured).iter().map(Figure::row).collect();
     let mut experiment = Experiment {
         here: Vec::new(),
+        kernels: Vec::new(),
         experiment: "freepool".into(),
         seed: options.seed,
         scale: f64::from(frames) / PUBLISHED_FRAMES,

@@ -124,6 +124,7 @@ pub fn summarise(options: &Options, outcomes: &Outcomes, others: [&Outcomes; 2])
     let rows = figures(options, outcomes, others).iter().map(Figure::row).collect();
     let mut experiment = Experiment {
         here: Vec::new(),
+        kernels: Vec::new(),
         experiment: "lru-sort".into(),
         seed: options.seed,
         scale: 1.0,
