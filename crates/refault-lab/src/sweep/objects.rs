@@ -6,7 +6,7 @@
 //! ```
 //! use refault_lab::sweep::objects::{all_policies, sweep};
 //! use refault_lab::sweep::Sweep;
-//! use refault_trace::{CsvColumns, Options, Source};
+//! use refault_trace::{Options, Source};
 //!
 //! let trace = tempfile::NamedTempFile::with_suffix(".csv")?;
 //! std::fs::write(trace.path(), "object,size\n1,100\n2,9000\n1,100\n2,9000\n")?;
