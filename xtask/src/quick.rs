@@ -14,7 +14,7 @@ const LIVE: [(&str, &[&str]); 9] = [
     ("refault-boundary", &[]),
     ("refault-c", &[]),
     ("refault-cache", &[]),
-    ("refault-cli", &["compare", "docs", "outputs", "specification", "trace", "workspace"]),
+    ("refault-cli", &["all"]),
     ("refault-lab", &[]),
     ("refault-pager", &[]),
     ("refault-paging", &[]),

@@ -1,14 +1,12 @@
 //! Writes that go through the kernel's page cache: it has them at once, every reader finds them, and it keeps little of
 //! them when they are durable.
 
-mod common;
-
 use std::fs::File;
 use std::io::IoSliceMut;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use common::PAGE;
+use crate::common::PAGE;
 use refault_cache::{CacheOptions, CachedFile, OpenError, PageCache};
 use refault_testing::Random;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};

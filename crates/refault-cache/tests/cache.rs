@@ -1,9 +1,7 @@
 //! What the cache promises besides the bytes: hits without I/O, cached pages, readahead, direct files, errors that name
 //! what is wrong.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use refault_cache::{Advice, CacheOptions, MakeError, OpenError, PageCache, ReadError, WhatIf, WriteBack, WriteError};
 use refault_core::policy::registry::{Family, entry};
 use std::io::IoSliceMut;

@@ -4,13 +4,12 @@
 //! After every operation the power is cut in thought: each byte that the device then has must be one that was there at
 //! the last successful sync, or that was written since.
 
-mod common;
-
+use crate::common;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use common::device::Device;
-use common::*;
+use crate::common::device::Device;
+use crate::common::*;
 use refault_cache::{CacheOptions, CachedFile, PageCache, WriteBack};
 
 const SECTOR: usize = 512;

@@ -1,12 +1,10 @@
 //! `cyclic=yes` in the cache, whose page numbers do not follow the places of pages in their files.
 
-mod common;
-
 use std::io::IoSliceMut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{MadeUp, Memory, PAGE, Random};
+use crate::common::{MadeUp, Memory, PAGE, Random};
 use refault_cache::{CacheOptions, CachedFile, PageCache};
 
 /// 1024 frames.

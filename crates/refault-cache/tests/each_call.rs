@@ -1,16 +1,14 @@
 //! Each call that the cache makes of what is below fails once, or falls short: what a sync has acknowledged is there, what
 //! was told as failed may be tried again, and the sync after that makes all of it durable.
 
-mod common;
-
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::device::{Device, device};
-use common::*;
+use crate::common::device::{Device, device};
+use crate::common::*;
 use refault_cache::{Backing, CacheOptions, CachedFile, PageCache, WriteBack};
 
 const PAGES: usize = 40;

@@ -1,8 +1,6 @@
 //! Reads that are polled for: many at once from one thread, finished whoever waits, with the contents of any other
 //! read.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -11,7 +9,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use common::*;
+use crate::common::*;
 use refault_cache::{Advice, Backing, CacheOptions, IoEngine, MakeError, OpenError, PageCache, ReadError, WriteBack};
 
 /// Wakes a thread.

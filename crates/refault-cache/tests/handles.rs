@@ -1,13 +1,11 @@
 //! One file is one file: handles of it in one cache share pages, length, what waits to be written and what is durable, by
 //! whatever name they were opened and whatever they may do; each is told once of what the device refuses.
 
-mod common;
-
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::*;
+use crate::common::*;
 use refault_cache::{CacheOptions, CachedFile, OpenError, PageCache, WriteBack, WriteError};
 use refault_testing::Random;
 

@@ -1,13 +1,11 @@
 //! Lengths that change, or do not, while others read and sync: what is found afterwards is what the file has.
 
-mod common;
-
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use common::device::device;
-use common::*;
+use crate::common::device::device;
+use crate::common::*;
 use refault_cache::{Backing, CacheOptions, CachedFile, PageCache, WriteBack};
 
 /// What is called, and where.

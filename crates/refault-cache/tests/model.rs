@@ -1,9 +1,7 @@
 //! The cache against a vector of bytes: any policy, any order of reads, writes and reopening, with and without cached or
 //! compressed pages, with transfers that fall short and with calls that fail.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use refault_cache::{CacheOptions, CachedFile, PageCache, WriteBack};
 use std::sync::atomic::Ordering;

@@ -1,14 +1,12 @@
 //! A write puts exactly what was written into the file: what another program has put beside it, or behind it, stays, and no
 //! file becomes shorter.
 
-mod common;
-
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use common::device::device;
-use common::*;
+use crate::common::device::device;
+use crate::common::*;
 use refault_cache::{CacheOptions, CachedFile, OpenError, PageCache, WriteBack};
 use refault_testing::Random;
 

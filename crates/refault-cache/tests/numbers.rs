@@ -1,14 +1,12 @@
 //! Page numbers that are used again: pages of files that are much larger than what records may take are whole, never
 //! another's, and as they were written last, in memory and on the device.
 
-mod common;
-
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use common::{PAGE, Random, policies};
+use crate::common::{PAGE, Random, policies};
 use refault_cache::{Backing, CacheOptions, CachedFile, PageCache, WriteBack};
 
 /// 256 frames.

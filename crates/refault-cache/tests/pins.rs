@@ -1,11 +1,9 @@
 //! What is pinned stays as it was, whatever happens to the file, the page and the cache; and nothing stays behind.
 
-mod common;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use refault_cache::{Advice, CacheOptions, PageCache, ReadError};
 
 fn page(at: u64) -> u64 {

@@ -1,14 +1,12 @@
 //! What is read ahead of a reader: pages that arrive carry the mark at which the next window is asked for, and windows are
 //! as large as advice and memory allow.
 
-mod common;
-
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use common::{MadeUp, PAGE};
+use crate::common::{MadeUp, PAGE};
 use refault_cache::{Advice, Backing, CacheOptions, CachedFile, PageCache};
 
 const PAGES: u64 = 4000;

@@ -1,15 +1,13 @@
 //! Devices that refuse: each error is told to who writes the file that it concerns, and what is lost is told until it is
 //! mended.
 
-mod common;
-
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use common::PAGE;
-use common::device::{Device, device};
+use crate::common::PAGE;
+use crate::common::device::{Device, device};
 use refault_cache::{Backing, CacheOptions, CachedFile, PageCache, WriteBack};
 
 /// 64 pages, of which 25 may be dirty; 12 are written at a time.

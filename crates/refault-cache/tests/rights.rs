@@ -1,14 +1,12 @@
 //! A file is opened with the rights that were asked for, and with no more, whatever lies below.
 
-mod common;
-
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::*;
+use crate::common::*;
 use refault_cache::{CachedFile, OpenError, PageCache, WriteError};
 use rustix::fs::OFlags;
 

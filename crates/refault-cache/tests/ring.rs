@@ -1,12 +1,10 @@
 //! A program that takes io_uring from itself after it has opened its files, as sandboxes do: threads read from then on.
 
-mod common;
-
 use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use refault_cache::{CacheOptions, IoEngine, MakeError, OpenError, PageCache};
 
 /// The system call that hands requests over says EPERM from now on, in all threads.

@@ -1,8 +1,6 @@
 //! Many threads over few frames: every page is always whole and never older than what was acknowledged.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use refault_cache::CachedFile;
 use std::sync::atomic::{AtomicU64, Ordering};
 

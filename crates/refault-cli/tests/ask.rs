@@ -1,11 +1,9 @@
 //! `refault ask`: what was asked before is shown without an emulator, what cannot be asked is said in one line, and one
 //! kernel is booted where there is one.
 
-mod common;
-
 use std::process::Command;
 
-use common::text;
+use crate::common::text;
 use tempfile::TempDir;
 
 /// A question whose answers ship with the program.

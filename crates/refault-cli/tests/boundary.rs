@@ -1,14 +1,10 @@
 //! Programs under `refault run`: memory, signals, stacks, forks and files are as they are without it.
 
-#[path = "common/c_program.rs"]
-mod c_program;
-mod common;
-
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use c_program::Program;
-use common::{skipped, text};
+use crate::c_program::Program;
+use crate::common::{skipped, text};
 use refault_testing::skip;
 
 const FLAGS: &[&str] = &[];

@@ -1,11 +1,9 @@
 //! Programs that a managed process executes start whatever they are, and what is not managed is named.
 
-mod common;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{compiled, skipped, text};
+use crate::common::{compiled, skipped, text};
 use tempfile::TempDir;
 
 const READS_BACK: &str = include_str!("c/reads_back.c");

@@ -1,11 +1,9 @@
 //! `refault compare` from outside: what scripts rely on.
 
-mod common;
-
 use std::path::PathBuf;
 
+use crate::common::{refault, rows, stdout, text, trace};
 use assert_cmd::Command;
-use common::{refault, rows, stdout, text, trace};
 use tempfile::TempDir;
 
 /// The rows of a CSV result without the two fields of time.

@@ -1,13 +1,11 @@
 //! Descriptors under `refault run`: the program's own are its own, whatever numbers it chooses; what it inherits of
 //! ours lasts as long as it can.
 
-mod common;
-
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{lines, skipped, text};
+use crate::common::{lines, skipped, text};
 use serde_json::Value;
 use tempfile::TempDir;
 

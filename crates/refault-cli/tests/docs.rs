@@ -1,7 +1,7 @@
 //! README and the pages of `docs` are readable: bounded in words, without dead links, in sentences that end, with tests
 //! that exist behind their promises, and a notebook whose entries say what they must.
 //!
-//! `REFAULT_WRITE_DOCS=1 cargo test -p refault-cli --test docs` writes the page of commands anew.
+//! `REFAULT_WRITE_DOCS=1 cargo test -p refault-cli --test all docs` writes the page of commands anew.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -386,7 +386,7 @@ fn subcommands(help: &str) -> Vec<String> {
 
 fn page_of_commands() -> String {
     let mut page = format!(
-        "{GENERATED} by REFAULT_WRITE_DOCS=1 cargo test -p refault-cli --test docs -->\n# Commands\n\nWhat `--help` says \
+        "{GENERATED} by REFAULT_WRITE_DOCS=1 cargo test -p refault-cli --test all docs -->\n# Commands\n\nWhat `--help` says \
          of each command. `refault man COMMAND | man -l -` shows the same as a manual page.\n\nExit codes: 0 done, 1 \
          failed, 2 wrong usage or unreadable input; `run` ends as its program does.\n"
     );
@@ -418,6 +418,6 @@ fn the_page_of_commands_is_what_the_program_says() {
     let differs = page.lines().zip(shown.lines()).find(|(now, then)| now != then);
     assert!(
         page == shown,
-        "{COMMANDS} is not what the program says ({differs:?}): REFAULT_WRITE_DOCS=1 cargo test -p refault-cli --test docs"
+        "{COMMANDS} is not what the program says ({differs:?}): REFAULT_WRITE_DOCS=1 cargo test -p refault-cli --test all docs"
     );
 }

@@ -1,11 +1,9 @@
 //! What people type in their first hour, and what they are told: small things, one by one.
 
-mod common;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{refault, skipped, stdout, text};
+use crate::common::{refault, skipped, stdout, text};
 use tempfile::TempDir;
 
 /// Runs in a directory and expects this exit code; answers standard error, which holds no error number.

@@ -1,11 +1,7 @@
 //! Forks under `refault run`, at any moment: what libc's own `fork` would have put in order in the child is in order.
 
-#[path = "common/c_program.rs"]
-mod c_program;
-mod common;
-
-use c_program::Program;
-use common::skipped;
+use crate::c_program::Program;
+use crate::common::skipped;
 
 /// A thread is created and another is gone every moment, so that one of them holds libc's lists of threads at some
 /// fork.

@@ -1,12 +1,10 @@
 //! `refault host --files`: files whose pages in the cache are known.
 
-mod common;
-
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use common::{refault, rows, stdout, text};
+use crate::common::{refault, rows, stdout, text};
 use refault_testing::cgroup::Group;
 use serde_json::Value;
 use tempfile::TempDir;

@@ -1,14 +1,10 @@
 //! What programs may do to the agent: odd calls, signals at bad moments, foreign allocators. Right results, or a
 //! refusal in words.
 
-#[path = "common/c_program.rs"]
-mod c_program;
-mod common;
-
 use std::process::Command;
 
-use c_program::Program;
-use common::{skipped, text};
+use crate::c_program::Program;
+use crate::common::{skipped, text};
 
 #[test]
 fn addresses_of_managed_memory_may_be_reused_replaced_and_given_up_twice() {

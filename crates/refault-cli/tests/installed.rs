@@ -1,11 +1,9 @@
 //! A `refault` that was installed, not only built: one file that does everything, and what the scripts make.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{skipped, text};
+use crate::common::{skipped, text};
 use tempfile::TempDir;
 
 /// Where the binary of this build lies.

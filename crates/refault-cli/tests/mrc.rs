@@ -1,10 +1,8 @@
 //! `refault mrc` from outside.
 
-mod common;
-
 use std::collections::HashSet;
 
-use common::{refault, rows, stdout, text, trace};
+use crate::common::{refault, rows, stdout, text, trace};
 use serde_json::Value;
 use tempfile::TempDir;
 

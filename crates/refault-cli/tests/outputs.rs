@@ -1,14 +1,13 @@
 //! Nothing is lost: outputs that are inputs, files of another kind, commands that fail or are interrupted, and a
 //! standard error that nobody can read.
 
-mod common;
-
+use crate::common;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{refault, stdout, text, trace};
+use crate::common::{refault, stdout, text, trace};
 use tempfile::TempDir;
 
 fn binary() -> PathBuf {

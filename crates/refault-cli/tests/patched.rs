@@ -1,13 +1,9 @@
 //! Calls from patched sites of libraries: signals, masks and memory are as they are without the tool.
 
-#[path = "common/c_program.rs"]
-mod c_program;
-mod common;
-
 use std::process::Command;
 
-use c_program::Program;
-use common::{skipped, text};
+use crate::c_program::Program;
+use crate::common::{skipped, text};
 
 const FLAGS: &[&str] = &[];
 

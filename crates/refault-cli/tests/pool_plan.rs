@@ -1,11 +1,10 @@
 //! `refault pool plan` and `refault wss` from outside.
 
-mod common;
-
+use crate::common;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{refault, rows, stdout, text};
+use crate::common::{refault, rows, stdout, text};
 use serde_json::Value;
 
 /// Two that need a loop of 2000 pages, two that are content with little: a large one and a small one fit on each host.

@@ -1,8 +1,6 @@
 //! What commands say of a trace that they had to guess about, and that sizes count.
 
-mod common;
-
-use common::{refault, stdout, text};
+use crate::common::{refault, stdout, text};
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -1,12 +1,10 @@
 //! `refault run` with real programs: results as without it, budgets kept, obstacles named.
 
-mod common;
-
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{skipped, text};
+use crate::common::{skipped, text};
 use serde_json::Value;
 
 fn refault(memory: &str, arguments: &[&str]) -> Command {

@@ -1,8 +1,6 @@
 //! `refault scenario`: what it writes, and every mistake a file can hold.
 
-mod common;
-
-use common::{refault, rows, stdout, text};
+use crate::common::{refault, rows, stdout, text};
 use tempfile::TempDir;
 
 const GOOD: &str = r#"

@@ -1,15 +1,12 @@
 //! docs/reference/semantics.md, sentence by sentence, where tests/run.rs does not hold it already.
 
-#[path = "common/c_program.rs"]
-mod c_program;
-mod common;
-
+use crate::common;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use c_program::Program;
-use common::{skipped, text};
+use crate::c_program::Program;
+use crate::common::{skipped, text};
 
 /// Pages of a file that begin with the mark. Holes, most of a dump, are passed over.
 fn marked_pages(path: &std::path::Path) -> usize {

@@ -1,8 +1,6 @@
 //! `refault trace`, `workloads`, `policies`, `completions` and `man` from outside.
 
-mod common;
-
-use common::{refault, rows, stdout, text, trace};
+use crate::common::{refault, rows, stdout, text, trace};
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -1,11 +1,9 @@
 //! The way of the tutorial, with a smaller program: Valgrind's lackey into `refault trace convert`, and the trace
 //! compared.
 
-mod common;
-
 use std::process::{Command, Stdio};
 
-use common::{rows, stdout, text};
+use crate::common::{rows, stdout, text};
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -1,14 +1,12 @@
 //! `refault run --what-if`: what a running program's ghosts say of policies and sizes is what a replay of the program's
 //! recording misses.
 
-mod common;
-
 use std::path::Path;
 use std::process::Output;
 
 use refault_console::text::grouped;
 
-use common::{compiled, lines, refault, rows, skipped, stdout, text};
+use crate::common::{compiled, lines, refault, rows, skipped, stdout, text};
 use serde_json::Value;
 use tempfile::TempDir;
 

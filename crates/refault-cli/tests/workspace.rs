@@ -46,8 +46,8 @@ fn folder(path: &serde_json::Value) -> String {
     path.file_name().expect("a folder").to_str().expect("names are text").to_owned()
 }
 
-/// Crate and what it depends on in any way, development included, but for what the tests of every crate may use.
-fn actual() -> BTreeMap<String, BTreeSet<String>> {
+/// What cargo says of each package.
+fn packages() -> Vec<serde_json::Value> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
         .current_dir(root())
@@ -55,8 +55,12 @@ fn actual() -> BTreeMap<String, BTreeSet<String>> {
         .expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let packages = metadata["packages"].as_array().expect("packages");
-    packages
+    metadata["packages"].as_array().expect("packages").clone()
+}
+
+/// Crate and what it depends on in any way, development included, but for what the tests of every crate may use.
+fn actual() -> BTreeMap<String, BTreeSet<String>> {
+    packages()
         .iter()
         .map(|package| {
             let dependencies = package["dependencies"].as_array().expect("dependencies");
@@ -93,6 +97,35 @@ fn the_core_depends_on_functions_of_numbers_alone() {
     let section = dependencies.split("\n[").next().expect("the section");
     let named: Vec<&str> = section.lines().filter_map(|line| line.split_once(" = ")).map(|(name, _)| name).collect();
     assert_eq!(named, ["libm"], "refault-core must not depend on anything else");
+}
+
+/// Integration tests are linked one by one, which takes longer than most of them run.
+const MAX_TEST_BINARIES: usize = 1;
+
+#[test]
+fn integration_tests_are_linked_into_few_programs_and_none_is_left_out() {
+    let (mut binaries, mut left_out) = (0, Vec::new());
+    for package in packages() {
+        let targets = package["targets"].as_array().expect("targets").iter();
+        let tests: Vec<PathBuf> = targets
+            .filter(|target| target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "test")))
+            .map(|target| PathBuf::from(target["src_path"].as_str().expect("a path")))
+            .collect();
+        binaries += tests.len();
+        let text = |path: &PathBuf| std::fs::read_to_string(path).expect("a readable file");
+        let modules: String = tests.iter().map(text).collect();
+        let folder = PathBuf::from(package["manifest_path"].as_str().expect("a path")).with_file_name("tests");
+        for file in std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.expect("an entry").path()) {
+            let name = file.file_stem().expect("a name").to_string_lossy().into_owned();
+            let is_held = tests.contains(&file) || modules.lines().any(|line| line == format!("mod {name};"));
+            if file.extension().is_some_and(|extension| extension == "rs") && !is_held {
+                left_out.push(file);
+            }
+        }
+    }
+    assert!(left_out.is_empty(), "name them in their crate's tests/all.rs, as `mod NAME;`: {left_out:?}");
+    let found = BTreeMap::from([("binaries".to_owned(), binaries)]);
+    may_only_fall("programs of integration tests", &found, &[("binaries", MAX_TEST_BINARIES)]);
 }
 
 /// Name and text of each Rust file under `crates/`; none in a checkout without git.

@@ -1,12 +1,9 @@
 //! The adaptive policy against its reference model, against LRU, and against sequences made to hurt it.
 
-#[path = "textbook/harness.rs"]
-#[allow(dead_code)]
-mod harness;
 #[path = "adaptive/model.rs"]
 mod model;
 
-use harness::{Driver, PAGES, Step, equals_model, follows_model, forgets, hostile_steps, steps, survives};
+use crate::harness::{Driver, PAGES, Step, equals_model, follows_model, forgets, hostile_steps, steps, survives};
 use proptest::prelude::*;
 use refault_core::adaptive::Way;
 use refault_core::textbook::{Lirs, Lru};

@@ -1,11 +1,10 @@
 //! Every textbook policy against its reference model, step by step, and against a memory that refuses.
 
-#[path = "textbook/harness.rs"]
-mod harness;
 #[path = "textbook/models.rs"]
 mod models;
 
-use harness::{Driver, PAGES, Step, equals_model, forgets, hostile_steps, steps, survives};
+use crate::harness;
+use crate::harness::{Driver, PAGES, Step, equals_model, forgets, hostile_steps, steps, survives};
 use proptest::prelude::*;
 use refault_core::policy::registry::{BuildContext, PolicySpec, Visitor, visit};
 use refault_core::policy::{Erased, ReclaimRequest};

@@ -1,11 +1,9 @@
 //! Answers that are slow, too long, or wrong, and servers that say when they want to be asked again.
 
-mod common;
-
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use common::{MIB, Server, contents, open, options};
+use crate::common::{MIB, Server, contents, open, options};
 use refault_remote::RemoteOptions;
 
 #[test]

@@ -1,12 +1,10 @@
 //! The page cache above objects of an HTTP server that is slow, refuses, breaks off, and changes them; and of an S3
 //! emulation, where one is there.
 
-mod common;
-
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use common::{Server, contents};
+use crate::common::{Server, contents};
 use refault_cache::{CacheOptions, CachedFile, PageCache};
 use refault_remote::{RemoteOptions, RemoteStore};
 use refault_testing::Random;

@@ -1,11 +1,9 @@
 //! Whether an object that changes is noticed, by servers that name its versions in several ways.
 
-mod common;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{MIB, Naming, Server, contents, open, options};
+use crate::common::{MIB, Naming, Server, contents, open, options};
 use refault_remote::{RemoteCounts, RemoteOptions, RemoteStore};
 
 /// A server whose answers name versions in such lines.

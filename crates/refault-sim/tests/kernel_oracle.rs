@@ -5,8 +5,8 @@
 
 #[path = "recorded/kernel_memory.rs"]
 mod kernel_memory;
-mod recorded;
 
+use crate::recorded;
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -5,8 +5,8 @@
 
 #[path = "kernel_steps/groups_memory.rs"]
 mod groups_memory;
-mod recorded;
 
+use crate::recorded;
 use std::collections::BTreeMap;
 
 use groups_memory::{Group, GroupsMemory};

@@ -4,13 +4,10 @@
 //! and on one of eight nanoseconds per instruction. The machine here has the kernel's frames and marks and the shipped
 //! costs; nothing is fitted. `docs/explain/validation.md` says what is outside, and why.
 
-#[path = "recorded/counters.rs"]
-mod counters;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use counters::compared;
+use crate::recorded::compared;
 use refault_core::mglru::Version;
 use refault_core::{Classic, ClassicParams, Mglru, MglruParams, Policy};
 use refault_sim::machine::config::{FileConfig, MachineConfig, PhaseConfig, TaskConfig};

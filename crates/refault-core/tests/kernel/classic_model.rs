@@ -12,7 +12,7 @@ use refault_core::memory::{Eviction, IoState, Memory, free_swap, has_swap};
 use refault_core::policy::{Admission, HitReport, NodeReclaim, Policy, ReclaimRequest, Sorting};
 use refault_core::{Counters, LruvecId, PageId, PageType, Shadow};
 
-use crate::tree::Tree;
+use super::tree::Tree;
 
 const ANON: usize = 0;
 const FILE: usize = 1;

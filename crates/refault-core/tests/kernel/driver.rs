@@ -5,8 +5,8 @@ use refault_core::memory::{Eviction, SwapSpace};
 use refault_core::policy::{Admission, NodeReclaim, ProactiveRequest, ReclaimRequest, SortRule, Sorting, node};
 use refault_core::{Counters, LruvecId, PageId, PageType, Policy};
 
-use crate::memory::{TestMemory, World};
-use crate::tree::Tree;
+use super::memory::{TestMemory, World};
+use super::tree::Tree;
 
 /// Fruitless reclaims after which a page is let in beyond the limit.
 const RETRIES: u32 = 2;

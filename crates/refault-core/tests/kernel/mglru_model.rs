@@ -13,7 +13,7 @@ use refault_core::policy::{
 };
 use refault_core::{Counters, LruvecId, PageId, PageType, Shadow};
 
-use crate::tree::Tree;
+use super::tree::Tree;
 
 #[path = "mglru_model/aging.rs"]
 mod aging;

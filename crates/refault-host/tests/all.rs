@@ -1,0 +1,4 @@
+//! Integration tests, linked once: a module per file.
+
+mod churn;
+mod history;

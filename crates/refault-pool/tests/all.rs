@@ -1,0 +1,5 @@
+//! Integration tests, linked once: a module per file.
+
+mod ledger;
+mod plan;
+mod protections;

@@ -1,0 +1,6 @@
+//! Integration tests, linked once: a module per file.
+
+mod answers;
+mod common;
+mod remote;
+mod versions;
