@@ -4,6 +4,7 @@
 //! first that fails.
 
 mod deny;
+mod publish;
 mod quick;
 mod release;
 mod sbom;
@@ -15,6 +16,8 @@ use std::process::ExitCode;
 const TASKS: &str = "\
 cargo xtask quick              format, lints and tests of what changed against main, and of core, trace and sim
 cargo xtask deny               licences and sources of all dependencies by deny.toml
+cargo xtask publish --dry-run [--verify]
+                               what the registry would be given, in order; --verify builds each from its package
 cargo xtask release [--quick]  tarball, .deb, wheel, sdist, SBOM and checksums in target/release-VERSION
                                --quick: without the wheel and the sdist
 cargo xtask sbom               the SBOM alone, to standard output: CycloneDX 1.5 in JSON";
@@ -25,6 +28,8 @@ fn main() -> ExitCode {
     let done = match words[..] {
         ["quick"] => quick::run(),
         ["deny"] => deny::run(),
+        ["publish", "--dry-run"] => publish::dry_run(false),
+        ["publish", "--dry-run", "--verify"] => publish::dry_run(true),
         ["release"] => release::run(true),
         ["release", "--quick"] => release::run(false),
         ["sbom"] => sbom::of_workspace().and_then(|sbom| {

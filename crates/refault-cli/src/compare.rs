@@ -32,14 +32,14 @@ Examples:
   refault compare cdn.oracleGeneral.zst --objects-whole --memory 1G,4G
   refault compare fleet/*.rft --dask tcp://scheduler:8786 --format csv --out fleet.csv
 
-SIZE is 25% of the trace's distinct pages (rounded down, at least 1), 4096p pages of 4 KiB, or bytes: 64M, 1.5G
-(K, M, G, T are KiB, MiB, …). Exit codes: 0 done, 1 failed, 2 wrong usage or unreadable input.")]
+SIZE is a part of the trace's distinct pages (25%, rounded down, at least 1), pages of 4 KiB (4096p) or bytes (64M,
+1.5G). K, M, G, T are KiB, MiB, …. Exit codes: 0 done, 1 failed, 2 wrong usage or unreadable input.")]
 /// Run reclaim policies over traces at many memory sizes, and count misses, refaults and scan work
 pub struct CompareArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// Policies, separated by commas; parameters in braces: mglru{tiers=1}; or all, kernel, or best: those that miss
-    /// least at some size, the baseline and the bound; see 'refault policies' [default: all]
+    /// Policies, separated by commas; parameters in braces: mglru{tiers=1}. Or all, kernel, or best: those that miss
+    /// least at some size, the baseline and the bound. 'refault policies' lists them [default: all]
     #[arg(long = "policy", value_name = "P,P…")]
     policies: Vec<String>,
     /// Memory sizes, separated by commas [default: 10%,25%,50%,75%]

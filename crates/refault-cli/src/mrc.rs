@@ -30,8 +30,8 @@ Examples:
   refault mrc --sample 1% huge.rft                             an estimate with its error, in little memory
   refault mrc --trace app.u64 --misses 1%,0.1% --memory 64M,128M,256M
 
-The knee is where more memory stops paying: with memory in parts of the footprint, and the miss ratio scaled so that no
-memory is 1 and the whole footprint is 0, the point of the curve farthest below the straight line between the two.
+The knee is where more memory stops paying. Memory is taken in parts of the footprint, and the miss ratio so that no
+memory is 1 and the whole footprint is 0. The knee is the point farthest below the straight line between the two.
 Answers for LRU are exact; for other policies they are the smallest of the simulated sizes that will do.")]
 /// Draw miss-ratio curves, and say how much memory is enough
 pub struct MrcArgs {
@@ -54,8 +54,8 @@ pub struct MrcArgs {
         allow_hyphen_values = true
     )]
     misses: Vec<Share>,
-    /// Estimate from samples of this part of the pages, such as 1%, with a 95 % confidence interval; where that would
-    /// take longer than the exact curve (LRU above 5 %, other policies from 25 % on), the exact one is drawn
+    /// Estimate from samples of this part of the pages, such as 1%, with a 95 % confidence interval. Above 5 % for LRU, and
+    /// from 25 % on for other policies, the exact curve takes less time and is drawn instead
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     sample: Option<Share>,
     #[command(flatten)]

@@ -29,8 +29,8 @@ Examples:
   refault pool budget web redis-server 512M         at most 512M, until it is lifted
   refault pool plan *.rft --hosts 2 --memory 4G     which of some recordings go onto which host
 
-Who gives way is decided by the birth of its oldest generation, with min and low protected as memory.min and memory.low
-of the kernel's groups; generations younger than --min-ttl are a working set. The sum of what members use never exceeds the pool. A
+The member with the oldest generation gives way. Min and low are protected as memory.min and memory.low of the kernel's
+groups. Generations younger than --min-ttl are a working set. The sum of what members use never exceeds the pool. A
 member that does not answer within a second keeps what it has; so do all when the daemon ends, until it is started again.
 The socket is in $XDG_RUNTIME_DIR/refault, or /run/refault for root; only the same user and root are heard."
 )]

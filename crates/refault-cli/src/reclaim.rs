@@ -35,10 +35,10 @@ Examples:
 
 Pages go to the host's swap or zram, file pages to their files; they come back when they are accessed. Nothing else is
 changed: where a cgroup has no memory.reclaim (version 1), its limit is lowered and put back at once. With --pressure, each
-second takes 2 % of what is resident at most, less as the share of time in which something waits nears the target, and
-nothing above it. With --idle and --scheme, ages of a process are DAMON's, by region, where this kernel has it and a kdamond
-is free; with --idle, those of a cgroup are the kernel's generations (lru_gen), which it also evicts, where it has them and
-shows them to root. Else they come from its idle-page bitmap, by page, and else from accessed bits of whole mappings, which
+second takes at most 2 % of what is resident. It takes less as the share of time in which something waits nears the
+target, and nothing above it. With --idle and --scheme, ages of a process are DAMON's, by region, where this kernel has it
+and a kdamond is free. With --idle, those of a cgroup are the kernel's generations (lru_gen), where it has them and shows
+them to root; the kernel also evicts them. Else they come from its idle-page bitmap, by page, and else from accessed bits of whole mappings, which
 are cleared and read. It says which.
 Needs root, or the process's user with CAP_SYS_NICE.")]
 /// Reclaim memory from a running program or control group that was not started by refault

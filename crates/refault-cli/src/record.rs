@@ -40,7 +40,7 @@ Examples:
   refault compare --trace app.rft --memory 25%,50%   which policy gets by with how much
 
 The memory of the program is not limited while it is recorded. Private anonymous memory is recorded, no matter what asks
-for it. A page counts once per interval, however often it is accessed, in the order of first accesses; shorter intervals
+for it. A page counts once per interval, however often it is accessed, in the order of first accesses. Shorter intervals
 see more and cost more, and both are said at the end. No privilege is needed.")]
 /// Record which pages a program accesses, as a trace
 pub struct RecordArgs {

@@ -39,12 +39,12 @@ pub struct ReproduceArgs {
     /// Run at a scale that ends within seconds, to see the report: its figures say little
     #[arg(long, conflicts_with = "full")]
     small: bool,
-    /// Put the null, the run with the mechanism under test switched off, in the place of ours, with seeds of its own:
-    /// what agrees then is no evidence
+    /// Put the null in the place of ours: the run with the mechanism under test switched off, with seeds of its own. What
+    /// agrees then is no evidence
     #[arg(long)]
     null: bool,
-    /// Measure on this machine too what can be measured here, by refault-bench: the model's rows with real files and
-    /// programs, under refault and under the kernel (two or three minutes; the kernel's side needs root)
+    /// Measure the model's rows on this machine too, by refault-bench: real files and programs, under refault and under
+    /// the kernel. Takes two or three minutes; the kernel's side needs root
     #[arg(long, conflicts_with = "null")]
     here: bool,
     /// The first of the seeds of all random choices; the same seed gives the same figures

@@ -61,8 +61,8 @@ Examples:
   refault run --memory 400M --summary made.json -- make -j2
   refault run --pool web --low 200M -- redis-server --save ''     a share of what `refault pool` hands out
 
-The private anonymous memory of the program and of the programs it starts is managed, no matter what asks for it: libc, another
-allocator, a runtime. What does not fit is compressed, and what does not compress goes to a file without a name, encrypted
+The private anonymous memory of the program and of the programs it starts is managed, whether libc, another allocator or
+a runtime asks for it. What does not fit is compressed. What does not compress goes to a file without a name, encrypted
 with a key that lives only in the processes. Resident and compressed pages and the tool's own memory count, over the
 program and its children together. Thread stacks, code, files, shared memory and huge pages are not counted; a line names
 them at the end if they exceed a tenth. No privilege is needed.
@@ -71,7 +71,7 @@ With --backend kernel the kernel pages: a memory cgroup and swap on zram, made f
 holds any program and all its memory, files' pages included, and needs the right to make a cgroup.
 
 --watch draws on the terminal of standard error until the program ends; keys go to the program. What the program
-writes to that terminal is held meanwhile and shown then (it sees a file, not a terminal); redirect its output to
+writes to that terminal is held meanwhile and shown then: it sees a file, not a terminal. Redirect its output to
 see it earlier. Exit status and signals are the program's, as without --watch.
 
 With --scheme a monitor in each process finds out which memory is in use and lets the schemes act on it.")]

@@ -12,10 +12,10 @@ use refault_console::Failure;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Read: u64 (little-endian 64-bit entries: page number in bits 0-55, write in bit 56, kind in bits 57-58), rft, CSV with
-named columns; libCacheSim's oracleGeneral and LCS; webcachesim's tr; Twitter, IBM object store; MSR, Alibaba, Tencent,
-SPC, SYSTOR, vscsi; blkparse, fio's iolog, perf, damo, Valgrind's lackey, Dinero, Pin; redis-cli monitor; keys or page
-numbers, one per line; each also packed by zstd, gzip, xz or lz4. Block traces are split into pages of 4 KiB.
+Read: rft, CSV with named columns, and u64: little-endian 64-bit entries, page number in bits 0-55, write in bit 56, kind
+in bits 57-58. Of objects: libCacheSim's oracleGeneral and LCS, webcachesim's tr, Twitter, IBM object store, redis-cli
+monitor. Of blocks: MSR, Alibaba, Tencent, SPC, SYSTOR, vscsi, blkparse, fio's iolog. Of memory: perf, damo, Valgrind's
+lackey, Dinero, Pin. Keys or page numbers, one per line. Each may be packed by zstd, gzip, xz or lz4. Block traces are split into pages of 4 KiB.
 
 Examples:
   refault trace info app.u64.zst

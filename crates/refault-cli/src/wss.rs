@@ -40,15 +40,15 @@ Examples:
   refault wss --pid $(pidof redis-server) --ages 10s
   refault wss --cgroup /sys/fs/cgroup/system.slice --ages 1s,1m
 
-A program and what it starts are measured again and again, each length as soon as they have run that long; the latest window
-and the largest working set of each length are shown, and the exit status is the program's, or 1 if nothing was measured. What several of its processes
-map counts for each.
+A program and what it starts are measured again and again, each length as soon as they have run that long. The table has
+the latest window and the largest working set of each length. What several of its processes map counts for each. The exit
+status is the program's, or 1 if nothing was measured.
 
 The working set of a window is what was accessed in it; what was not has been idle for at least that long. The kernel's
-accessed bits are cleared at the start of a window and read at its end, so its own reclaim sees the program's
-pages as idle until they are accessed again. A huge page counts whole; a file's page counts if any process used it.
+accessed bits are cleared at the start of a window and read at its end. The kernel's own reclaim takes the pages for
+idle until they are accessed again. A huge page counts whole; a file's page counts if any process used it.
 
-A control group and those below it are measured by the kernel's generations where it has them and shows them to root: the
+A control group and those below it are measured by the kernel's generations where it has them and shows them to root. The
 windows follow each other, each page counts once, and files that are read by calls count as idle. The generations that there
 were at first are shown too. Else it is the accessed bits of the group's own processes.")]
 /// Measure the working set of a program, a running process or a control group by age

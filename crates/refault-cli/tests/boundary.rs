@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 use crate::c_program::Program;
-use crate::common::{skipped, text};
+use crate::common::{skipped, text, wait_for};
 use refault_testing::skip;
 
 const FLAGS: &[&str] = &[];
@@ -208,13 +208,7 @@ fn signals_and_stops_reach_the_program() {
     child.kill().expect("killed");
     child.wait().expect("it ends");
     let gone = || !std::path::Path::new("/proc").join(&pid).exists();
-    assert!(
-        (0..200).any(|_| gone() || {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-            false
-        }),
-        "{pid} goes on"
-    );
+    wait_for(&format!("the end of {pid}"), gone);
 }
 
 /// The agent's library, as it was built with the binary.

@@ -402,15 +402,66 @@ fn page_of_commands() -> String {
     page
 }
 
+/// What a help says of the command and of each option, without how it is called.
+fn help_paragraphs(help: &str) -> Vec<String> {
+    let mut found = vec![String::new()];
+    let (mut before, mut is_left_out) = (None, false);
+    for line in help.lines() {
+        let text = line.trim();
+        if text.is_empty() {
+            (before, is_left_out) = (None, false);
+            found.push(String::new());
+            continue;
+        }
+        is_left_out |= text == "Examples:" || text.starts_with("Usage:");
+        // Names stand in a column of their own, or on a line of their own.
+        let prose = text.split_once("  ").map_or(text, |(_, rest)| rest.trim_start());
+        let indent = line.len() - prose.len();
+        if text.starts_with(['-', '<']) || prose != text || before.is_some_and(|before| before != indent) {
+            found.push(String::new());
+        }
+        before = Some(indent);
+        if !is_left_out {
+            found.last_mut().expect("it begins with one").extend([prose, " "]);
+        }
+    }
+    found
+}
+
+#[test]
+fn sentences_of_help_are_short_and_name_actors() {
+    let page = page_of_commands();
+    let (mut count, mut wrong) = (0, Vec::new());
+    for paragraph in
+        page.split("```text\n").skip(1).flat_map(|help| help_paragraphs(&help[..help.find("```").unwrap_or(0)]))
+    {
+        let paragraph = plain(&paragraph);
+        let words = |text: &str| {
+            let words = text.split_whitespace().filter(|word| word.contains(char::is_alphanumeric));
+            words.map(str::to_owned).collect::<Vec<_>>()
+        };
+        // What an option is without being given is no sentence.
+        for sentence in sentences(paragraph.split(" [").next().unwrap_or_default()) {
+            count += 1;
+            let length = words(&sentence).len();
+            if length > MAX_WORDS_PER_SENTENCE {
+                wrong.push(format!("{length} words: {sentence}"));
+            }
+        }
+        let padded =
+            format!(" {} ", words(&paragraph.to_lowercase().replace(|c: char| !c.is_alphanumeric(), " ")).join(" "));
+        for banned in BANNED.iter().chain(&["so much"]).filter(|banned| padded.contains(&format!(" {banned} "))) {
+            wrong.push(format!("\"{banned}\" in: {paragraph}"));
+        }
+    }
+    assert!(count > 300, "only {count} sentences were found");
+    assert!(wrong.is_empty(), "{} sentences of --help:\n{}", wrong.len(), wrong.join("\n"));
+}
+
 #[test]
 fn the_page_of_commands_is_what_the_program_says() {
     let page = page_of_commands();
     assert!(page.matches("\n## refault ").count() > 15, "{page}");
-    let words: Vec<&str> = page.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
-    let padded = format!(" {} ", words.join(" ").to_lowercase());
-    for banned in BANNED.iter().chain(&["so much"]) {
-        assert!(!padded.contains(&format!(" {banned} ")), "\"{banned}\" in what --help says");
-    }
     if std::env::var_os("REFAULT_WRITE_DOCS").is_some() {
         std::fs::write(root().join(COMMANDS), &page).expect("writes");
     }

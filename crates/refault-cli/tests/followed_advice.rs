@@ -6,9 +6,8 @@ mod common;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
-use common::{skipped, text};
+use common::{skipped, text, wait_for};
 use tempfile::TempDir;
 
 fn run_in(directory: &Path, arguments: &[&str]) -> Output {
@@ -39,14 +38,6 @@ impl Drop for Ends {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < until, "not within a minute: {what}");
-        std::thread::sleep(Duration::from_millis(50));
     }
 }
 

@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{compiled, lines, refault, skipped, stdout, text};
+use common::{compiled, lines, lines_by_now, refault, skipped, stdout, text, wait_for};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -188,7 +188,7 @@ fn the_budget_follows_its_control_file() {
         .stdout(std::process::Stdio::null())
         .spawn()
         .expect("starts");
-    std::thread::sleep(std::time::Duration::from_millis(1200));
+    wait_for("statistics of the first budget", || lines_by_now(&stats) > 5);
     std::fs::write(&control, format!("{}\n", 16 << 20)).expect("writes");
     assert!(child.wait().expect("ends").success());
     let lines = lines(&stats);
@@ -222,7 +222,7 @@ fn the_budget_falls_while_a_program_is_monitored() {
         .stdout(std::process::Stdio::null())
         .spawn()
         .expect("starts");
-    std::thread::sleep(std::time::Duration::from_millis(1000));
+    wait_for("statistics of the first budget", || lines_by_now(&stats) > 5);
     std::fs::write(&control, format!("{}\n", 16 << 20)).expect("writes");
     assert!(child.wait().expect("ends").success());
     let lines = lines(&stats);

@@ -6,7 +6,7 @@ mod common;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{skipped, text};
+use common::{skipped, text, wait_for};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -25,14 +25,6 @@ fn refault_in(directory: &TempDir) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin("refault"));
     command.env("XDG_RUNTIME_DIR", directory.path()).current_dir(directory.path());
     command
-}
-
-fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(30);
-    while !is_so() {
-        assert!(Instant::now() < until, "not within 30 s: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 impl Place {

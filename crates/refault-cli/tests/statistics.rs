@@ -7,9 +7,8 @@ mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
-use common::{compiled, lines, skipped, stdout, text};
+use common::{compiled, lines, skipped, stdout, text, wait_for};
 use refault_core::statistics;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -77,14 +76,6 @@ fn refault_in(directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_refault"));
     command.env("XDG_RUNTIME_DIR", directory).current_dir(directory);
     command
-}
-
-fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < until, "not within a minute: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 fn number(of: &Value, name: &str) -> u64 {

@@ -60,8 +60,8 @@ pub(super) struct SeatArgs {
     /// How long to wait until the pool has room for it [default: 10s; with --needs for ever]
     #[arg(long, value_name = "TIME", requires = "pool", value_parser = crate::wss::time, allow_hyphen_values = true)]
     wait: Option<Duration>,
-    /// Look at which pages it accesses, of a sample and within 1 % of a processor: a heat map, and how often other
-    /// policies would fault, for `refault serve`
+    /// Sample which pages it accesses, within 1 % of a processor. `refault serve` shows a heat map, and how often other
+    /// policies would fault
     #[arg(long, requires = "pool", conflicts_with = "scheme")]
     observe: bool,
 }

@@ -33,10 +33,10 @@ Examples:
   refault host --drop /srv/old.log --yes       let go of what is cached of a file
   refault host --apply                         what limits would be lowered; --yes lowers them
 
-Columns: usage is what is charged to a group and those below it, of that anonymous memory (anon), files, shared memory
-(shm) and what the compressed pool takes (zip). A time heads what was accessed within that time. rf/s: pages per second that
-came back soon after they were evicted. psi: percent of the time in which something waited for memory. high: the limit that would do, by the longest time
-that is known. saves: what is charged beyond it.
+Columns: usage is what is charged to a group and those below it. Parts of it are anonymous memory (anon), files, shared
+memory (shm) and what the compressed pool takes (zip). A time heads what was accessed within that time. Rf/s are pages per
+second that came back soon after they were evicted. Psi is the percent of the time in which something waited for memory.
+High is the limit that would do, by the longest time that is known. Saves is what is charged beyond it.
 
 Working sets come from the kernel's generations where it has them and shows them to root, else from page tables, whose accessed
 bits are cleared. Page tables do not show reads by calls: of files that no process maps, those count that the kernel lists as active.
@@ -45,8 +45,8 @@ What several groups map counts for each.
 --files opens files and never reads them: cachestat tells what is cached, mincore before Linux 6.5. Age is that of the last access or
 change that the file's times tell; most mounts keep the first access of a day.
 
---apply lowers memory.high of groups that have none below them, in version 1 the soft limit and what is charged above it; step by
-step, never below what a group accessed in the last two windows of --floor. A group that waits, or brings back 256 pages per
+--apply lowers memory.high of groups that have none below them, in version 1 the soft limit and what is charged above it.
+It goes step by step, never below what a group accessed in the last two windows of --floor. A group that waits, or brings back 256 pages per
 second, gets memory back. At the end all limits are what they were; after a kill the next start puts them back.")]
 /// Show what each control group of this host needs
 pub struct HostArgs {

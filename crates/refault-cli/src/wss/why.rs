@@ -24,9 +24,9 @@ Examples:
   journalctl -o short-monotonic | refault why --log /dev/stdin
   refault why --last 1 --json
 
-The log's kills are those of the kernel, systemd-oomd and earlyoom. Of each: who was killed, which limit was reached, what memory was
-at that time, which process the rules of the kernel, of Android's lmkd and of systemd-oomd would have chosen, and what would have prevented
-it. Where log and history do not show enough for that, it says that nothing can be said.")]
+The log's kills are those of the kernel, systemd-oomd and earlyoom. Of each it says who was killed, which limit was reached
+and what memory was at that time. It says which process the rules of the kernel, of Android's lmkd and of systemd-oomd
+would have chosen, and what would have prevented the kill. Where log and history do not show enough for that, it says that nothing can be said.")]
 /// Say why processes were killed for memory, and what would have prevented it
 pub struct WhyArgs {
     /// A file with the log's lines [default: the kernel's log, /dev/kmsg]

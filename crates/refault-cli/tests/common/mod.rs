@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::process::Output;
+use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
 use refault_testing::skip_required;
@@ -46,6 +47,20 @@ pub fn trace(directory: &TempDir, name: &str, pages: impl IntoIterator<Item = u6
     let bytes: Vec<u8> = pages.into_iter().flat_map(u64::to_le_bytes).collect();
     std::fs::write(&path, bytes).expect("the temporary directory can be written");
     path.to_str().expect("its path is UTF-8").to_string()
+}
+
+/// Waits for what is sure to happen, however busy the machine is.
+pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < until, "not within a minute: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// How many lines a file has by now.
+pub fn lines_by_now(path: &Path) -> usize {
+    std::fs::read_to_string(path).map_or(0, |text| text.lines().count())
 }
 
 /// The rows of CSV output, header first.

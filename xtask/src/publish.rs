@@ -1,0 +1,13 @@
+//! What would be given to the registry, crate by crate in the order of their dependencies, as `cargo publish` does it,
+//! which also looks each version up there. Publishing itself is for people: `cargo publish --workspace`.
+
+use crate::steps::{Failure, step};
+
+/// Runs the task. With `verify` each crate is also built from its package alone.
+///
+/// # Errors
+/// A crate could not be published.
+pub fn dry_run(verify: bool) -> Result<(), Failure> {
+    let command = ["cargo", "publish", "--workspace", "--dry-run"];
+    step(&[&command[..], if verify { &[] } else { &["--no-verify"] }].concat())
+}
