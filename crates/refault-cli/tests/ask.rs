@@ -154,13 +154,13 @@ fn what_cannot_be_asked_is_said_in_one_line() {
     }
 }
 
-/// Where scripts/machines has fetched a kernel, and qemu is there, it answers; the second time from the cache.
+/// Where scripts/dev/machines has fetched a kernel, and qemu is there, it answers; the second time from the cache.
 #[test]
 fn a_kernel_answers() {
     let packages = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/machines/kernel-6.12/packages");
     let found = std::fs::read_dir(packages).into_iter().flatten().flatten().map(|entry| entry.path());
     let Some(package) = found.into_iter().find(|path| path.extension().is_some_and(|end| end == "deb")) else {
-        eprintln!("skipped: {packages} has no kernel; scripts/machines --libc none --kernel 6.12 fetches one");
+        eprintln!("skipped: {packages} has no kernel; scripts/dev/machines --libc none --kernel 6.12 fetches one");
         return;
     };
     if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {

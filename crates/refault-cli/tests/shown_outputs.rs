@@ -1,6 +1,6 @@
 //! The outputs and pictures that README and docs show are what the program makes now, byte by byte.
 //!
-//! `scripts/shown-outputs` makes them anew.
+//! `scripts/dev/shown-outputs` makes them anew.
 
 mod common;
 
@@ -12,7 +12,7 @@ use common::text;
 /// Runs the script over a repository.
 fn script(root: &Path, arguments: &[&str]) -> (bool, String) {
     let binary = env!("CARGO_BIN_EXE_refault");
-    let script = root.join("scripts/shown-outputs");
+    let script = root.join("scripts/dev/shown-outputs");
     let output = Command::new("python3").arg(script).args(arguments).arg(binary).output().expect("python3 starts");
     (output.status.success(), text(&output.stdout) + &text(&output.stderr))
 }
@@ -34,7 +34,7 @@ fn what_differs_is_found_and_made_anew() {
         std::fs::copy(root.join(name), &to).unwrap_or_else(|error| panic!("{name}: {error}"));
         to
     };
-    let (_, readme, picture) = (copy("scripts/shown-outputs"), copy("README.md"), copy("docs/miss-ratios.svg"));
+    let (_, readme, picture) = (copy("scripts/dev/shown-outputs"), copy("README.md"), copy("docs/miss-ratios.svg"));
     assert!(script(place.path(), &["--check"]).0, "the copy is as the pages are");
     for file in [&readme, &picture] {
         let made = std::fs::read_to_string(file).expect("text");

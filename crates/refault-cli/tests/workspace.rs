@@ -128,6 +128,15 @@ fn integration_tests_are_linked_into_few_programs_and_none_is_left_out() {
     may_only_fall("programs of integration tests", &found, &[("binaries", MAX_TEST_BINARIES)]);
 }
 
+/// For users; what only developers run lies in `scripts/dev`.
+#[test]
+fn scripts_are_few() {
+    const MAX_SCRIPTS: usize = 8;
+    let entries = std::fs::read_dir(root().join("scripts")).expect("a folder").map(|entry| entry.expect("an entry"));
+    let names: Vec<_> = entries.filter(|entry| entry.path().is_file()).map(|entry| entry.file_name()).collect();
+    assert!(names.len() <= MAX_SCRIPTS, "{MAX_SCRIPTS} is the most: {names:?}");
+}
+
 /// Name and text of each Rust file under `crates/`; none in a checkout without git.
 fn rust_files() -> Vec<(String, String)> {
     let output = Command::new("git").args(["ls-files", "crates/*.rs"]).current_dir(root()).output().expect("git runs");

@@ -104,12 +104,12 @@ fn bytes_that_are_wrong_are_no_result() {
     }
 }
 
-/// `scripts/beside-remote` makes an environment with fsspec.
+/// `scripts/dev/beside-remote` makes an environment with fsspec.
 #[test]
 fn fsspec_without_a_cache_fetches_each_read_and_reads_the_same() {
     let python = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/beside-remote/bin/python"));
     if !python.with_file_name("../made").exists() {
-        refault_testing::skip("no environment with fsspec: scripts/beside-remote makes one");
+        refault_testing::skip("no environment with fsspec: scripts/dev/beside-remote makes one");
         return;
     }
     let (_home, place) = place(Some(python));

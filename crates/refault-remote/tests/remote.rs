@@ -281,11 +281,11 @@ fn files_are_a_store_too_and_objects_are_read_only() {
     assert!(wrong.iter().all(|wrong| RemoteStore::from_url(&url, wrong).is_err()));
 }
 
-/// `scripts/remote-s3` starts an emulation of S3, and runs this.
+/// `scripts/dev/remote-s3` starts an emulation of S3, and runs this.
 #[test]
 fn an_emulation_of_s3_gives_what_was_put() {
     let Ok(url) = std::env::var("REFAULT_S3_URL") else {
-        refault_testing::skip("no emulation of S3: scripts/remote-s3 runs this test with one");
+        refault_testing::skip("no emulation of S3: scripts/dev/remote-s3 runs this test with one");
         return;
     };
     let put = std::env::var("REFAULT_S3_OBJECT").expect("the file that was put");

@@ -1,9 +1,9 @@
 //! Objects over HTTP, read through this crate, by `object_store` alone and by fsspec: time, requests and bytes of the same
-//! work. `scripts/beside-remote` runs it with an environment that has fsspec:
+//! work. `scripts/dev/beside-remote` runs it with an environment that has fsspec:
 //!
 //! ```text
 //! cargo bench -p refault-remote --bench beside -- --runs 1            # without fsspec
-//! scripts/beside-remote                                               # with it
+//! scripts/dev/beside-remote                                               # with it
 //! ```
 
 #[path = "../../tests/common/mod.rs"]

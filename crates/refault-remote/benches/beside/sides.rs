@@ -238,23 +238,23 @@ impl Place {
             "url": url, "object": self.file, "steps": work.json(), "cache": fsspec.cache, "block": fsspec.block,
             "blocks": fsspec.blocks, "directory": kept,
         }))?;
-        Ok(answer["seconds"].as_f64().ok_or("scripts/beside_remote.py says no time")?)
+        Ok(answer["seconds"].as_f64().ok_or("scripts/dev/beside_remote.py says no time")?)
     }
 
     /// What fsspec and aiohttp are there, in which Python.
     pub fn versions(&self) -> Result<String, Failure> {
         let answer = self.ask_python(&json!({}))?;
-        Ok(answer["versions"].as_str().ok_or("scripts/beside_remote.py says no versions")?.to_owned())
+        Ok(answer["versions"].as_str().ok_or("scripts/dev/beside_remote.py says no versions")?.to_owned())
     }
 
     fn ask_python(&self, job: &Value) -> Result<Value, Failure> {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/beside_remote.py");
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/dev/beside_remote.py");
         let python = self.python.as_ref().ok_or("fsspec needs --python")?;
         let mut child = Command::new(python).arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         serde_json::to_writer(child.stdin.take().expect("is a pipe"), job)?;
         let output = child.wait_with_output()?;
         if !output.status.success() {
-            return Err(format!("scripts/beside_remote.py: {}", output.status).into());
+            return Err(format!("scripts/dev/beside_remote.py: {}", output.status).into());
         }
         Ok(serde_json::from_slice(&output.stdout)?)
     }

@@ -1,4 +1,4 @@
-"""fsspec's side of `scripts/beside-remote`: one run. Reads a job as JSON, prints seconds as JSON.
+"""fsspec's side of `scripts/dev/beside-remote`: one run. Reads a job as JSON, prints seconds as JSON.
 
 The clock runs from before the file system is made until the last byte was compared with what the object has; the time
 that Python and its imports take does not count. Ranges that are wanted at the same time are asked for by `cat_ranges`

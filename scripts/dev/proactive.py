@@ -7,7 +7,7 @@ program's memory cgroup is charged, and what zram takes, so it is measured from 
 nothing else does keep the processors awake: on a virtual machine waking one takes longer than a read. Needs root, a memory
 cgroup, zram, and refault in PATH or in REFAULT; what it makes it takes away.
 
-    scripts/proactive.py [--seconds 100] [--counted 20] [--pressure 0.1%] [--series FILE] [PROGRAM ...]
+    scripts/dev/proactive.py [--seconds 100] [--counted 20] [--pressure 0.1%] [--series FILE] [PROGRAM ...]
 
 memcached runs without its crawler, memcached-crawls with it. --series appends a CSV line each quarter of a second from the
 load's first on: program, way, seconds, bytes, what was done so far.

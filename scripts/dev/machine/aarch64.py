@@ -1,4 +1,4 @@
-"""The parts of refault that run on every Linux, tested as aarch64 under qemu's user mode. Part of scripts/machines."""
+"""The parts of refault that run on every Linux, tested as aarch64 under qemu's user mode. Part of scripts/dev/machines."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ import subprocess
 TARGET = "aarch64-unknown-linux-gnu"
 CRATES = ["refault-core", "refault-trace", "refault-sim", "refault-lab", "refault-store", "refault-cache"]
 NEEDED = {"qemu-aarch64": "qemu-user", "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu libc6-dev-arm64-cross", "rustup": "rustup"}
-REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 
 def check(work):

@@ -1,5 +1,5 @@
 /* Makes refault's VFS the default one of a program of SQLite's, if the variable REFAULT_PROGRAMS is set: for
- * scripts/sqlite_programs.py, which compiles it into each. */
+ * scripts/dev/sqlite_programs.py, which compiles it into each. */
 #include <sqlite3.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # What is tried in each machine: programs alone and under a budget, and the commands that look at programs. Prints one
-# line per row: name, a tab, "right" or what is wrong. Part of scripts/machines; needs refault in the path.
+# line per row: name, a tab, "right" or what is wrong. Part of scripts/dev/machines; needs refault in the path.
 #
 #     checks.sh [all|few|kernel]
 set -u

@@ -1,4 +1,4 @@
-"""Root file systems of Debian's releases, made from its packages alone. Part of scripts/machines."""
+"""Root file systems of Debian's releases, made from its packages alone. Part of scripts/dev/machines."""
 
 import os
 import re
@@ -59,7 +59,7 @@ def built(root, work):
     toolchains = os.environ.get("RUSTUP_HOME", os.path.expanduser("~/.rustup"))
     packages = os.environ.get("CARGO_HOME", os.path.expanduser("~/.cargo"))
     compiler = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True, check=True).stdout.strip()
-    repository = os.path.dirname(os.path.dirname(HERE))
+    repository = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
     places = {toolchains: toolchains, packages: packages, repository: "/source", os.path.join(work, "target"): "/target"}
     os.makedirs(os.path.join(work, "target"), exist_ok=True)
     mounts = ["mount -t proc proc {0}/proc".format(root), "mount --rbind /dev {0}/dev".format(root)]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """CPython's own tests under `refault run`: what ends differently from alone.
 
-usage: scripts/python_suite.py REFAULT [--memory 32M] [--python /usr/bin/python3] [--with=OPTION]... MODULE...
+usage: scripts/dev/python_suite.py REFAULT [--memory 32M] [--python /usr/bin/python3] [--with=OPTION]... MODULE...
 
 Each module (test_gc, test_socket, ...) runs by `python3 -m test`, alone and then under the tool; each of its tests is
 compared. A test that says something else under the tool is tried once more there, without the others of its module, so that

@@ -1,4 +1,4 @@
-"""Kernels of Debian's packages under full emulation, with a root file system in memory. Part of scripts/machines."""
+"""Kernels of Debian's packages under full emulation, with a root file system in memory. Part of scripts/dev/machines."""
 
 import glob
 import os

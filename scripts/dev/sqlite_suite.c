@@ -1,4 +1,4 @@
-/* The two pieces by which SQLite's own test program gets refault's VFS as its default one, for scripts/sqlite_suite.py.
+/* The two pieces by which SQLite's own test program gets refault's VFS as its default one, for scripts/dev/sqlite_suite.py.
  *
  * The first, with -DSTARTS, is linked into the program, which calls it whenever SQLite is initialised. It loads the second if
  * the variable REFAULT_SUITE_VFS names it, so that one program serves with and without. The second is the VFS itself, where

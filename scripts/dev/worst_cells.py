@@ -2,10 +2,10 @@
 """Where a policy misses more than another: sequences made against it, and traces turned into others.
 
     cargo build --release
-    python3 scripts/worst_cells.py                          sequences only
-    python3 scripts/worst_cells.py a.u64.zst b.csv          the same, and what can be made of these traces
-    python3 scripts/worst_cells.py --seed 7                 with sequences that nobody has looked at
-    python3 scripts/worst_cells.py --policy adaptive-mapped --against mglru TRACE…
+    python3 scripts/dev/worst_cells.py                          sequences only
+    python3 scripts/dev/worst_cells.py a.u64.zst b.csv          the same, and what can be made of these traces
+    python3 scripts/dev/worst_cells.py --seed 7                 with sequences that nobody has looked at
+    python3 scripts/dev/worst_cells.py --policy adaptive-mapped --against mglru TRACE…
 
 Each trace is replayed backwards, in halves, with its halves exchanged, twice, there and back, and with a quarter of its
 pages; each pair of traces of like length one after the other, in turns, and mixed at random. Memory is 5, 10, 25 and
@@ -25,7 +25,7 @@ import tempfile
 from array import array
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PAGE_BITS = (1 << 56) - 1
 # From here on lie the pages of the second of two traces, and those of the second part of a sequence.
 OTHER = 1 << 40

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """stress-ng's stressors under `refault run`: what ends differently from alone.
 
-usage: scripts/stress_ng.py REFAULT [--memory 64M] [--seconds 1] [--classes vm,memory,...] [--with=OPTION]... [STRESSOR...]
+usage: scripts/dev/stress_ng.py REFAULT [--memory 64M] [--seconds 1] [--classes vm,memory,...] [--with=OPTION]... [STRESSOR...]
 
 Each stressor runs with --verify, one instance, alone and then under the tool. The result is a table of those whose exit
 status or complaints differ, and of how much work each did per second (its bogo operations). Stressors that do not run alone

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """SQLite's own programs for speed, threads and processes over refault's VFS, beside its default one: a table.
 
-usage: scripts/sqlite_programs.py [--memory 4M] [--source DIR] [--archive FILE] [--work DIR] [PROGRAM...]
+usage: scripts/dev/sqlite_programs.py [--memory 4M] [--source DIR] [--archive FILE] [--work DIR] [PROGRAM...]
 
 PROGRAM is speedtest1, kvtest, threadtest3 or mptester; all unless said otherwise. Each runs its loads over both, in new
 directories, and has to say the same: a hash of all answers, an integrity check, no error of a thread or a process. Without
@@ -51,7 +51,7 @@ def build(arguments):
     if not os.path.exists(f"{source}/sqlite3.c"):
         subprocess.run(["./configure", "--enable-all"], check=True, cwd=source, stdout=subprocess.DEVNULL)
         subprocess.run(["make", "sqlite3.c"], check=True, cwd=source, stdout=subprocess.DEVNULL)
-    root = os.path.dirname(HERE)
+    root = os.path.dirname(os.path.dirname(HERE))
     archive = arguments.archive
     if not archive:
         subprocess.run(["cargo", "build", "--release", "-p", "refault-c"], check=True, cwd=root)

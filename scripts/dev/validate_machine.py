@@ -5,7 +5,7 @@ prints the counters and the memory pressure of both side by side.
 Needs root, a kernel with cgroup v1 memory, zram and PSI, and the release build of refault. Adds a zram device of its own,
 swaps to it only while it runs, and removes device and cgroup when it ends, also when it is interrupted.
 
-    scripts/validate_machine.py [--refault target/release/refault] [--workload SPEC] [--limit PAGES] [--runs N]
+    scripts/dev/validate_machine.py [--refault target/release/refault] [--workload SPEC] [--limit PAGES] [--runs N]
 """
 
 import argparse

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """SQLite's own tests through refault's VFS: what they say otherwise than through SQLite's default one.
 
-usage: scripts/sqlite_suite.py [--memory 4M] [--named-unix] [--source DIR] [--archive FILE] [--work DIR] [TEST...]
+usage: scripts/dev/sqlite_suite.py [--memory 4M] [--named-unix] [--source DIR] [--archive FILE] [--work DIR] [TEST...]
 
 TEST is a pattern of names in the source's folder `test`, such as "wal*"; some of the core unless said otherwise. Each runs
 by SQLite's test program, as it is and with refault's VFS as the default one (sqlite_suite.c), and all that its checks say is
@@ -45,7 +45,7 @@ def build(arguments):
         libraries = f"-DSTARTS {HERE}/sqlite_suite.c -rdynamic -ltcl8.6 -lm -ldl -lz -lpthread"
         command = ["make", "testfixture", f"CFLAGS={flags}", f"LIBTCL={libraries}"]
         subprocess.run(command, check=True, cwd=source, stdout=subprocess.DEVNULL)
-    root = os.path.dirname(HERE)
+    root = os.path.dirname(os.path.dirname(HERE))
     archive = arguments.archive
     if not archive:
         subprocess.run(["cargo", "build", "--release", "-p", "refault-c"], check=True, cwd=root)

@@ -1,9 +1,9 @@
 """What the Python package finds, as lines to compare: machines of every kind must print the same.
 
-    python scripts/python_figures.py            figures of the lab, one line each
-    python scripts/python_figures.py refusals   what is said where there is no userfaultfd, and that nothing is left behind
+    python scripts/dev/python_figures.py            figures of the lab, one line each
+    python scripts/dev/python_figures.py refusals   what is said where there is no userfaultfd, and that nothing is left behind
 
-Times and speeds are left out; all else is printed to the last digit. scripts/python-aarch64-test compares.
+Times and speeds are left out; all else is printed to the last digit. scripts/dev/python-aarch64-test compares.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ WORKLOADS = (
     "zipf:theta=0.7,pages=3000,accesses=30000,kind=fd,writes=0.25",
     "mixed:apages=1000,fpages=500,accesses=20000,writes=0.25",
 )
-MACHINE = Path(__file__).parents[1].joinpath("python", "tests", "small_machine.toml").read_text(encoding="utf-8")
+MACHINE = Path(__file__).parents[2].joinpath("python", "tests", "small_machine.toml").read_text(encoding="utf-8")
 
 
 def say(name, what):

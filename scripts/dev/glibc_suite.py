@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """glibc's own tests under `refault run`: what ends differently from alone.
 
-usage: scripts/glibc_suite.py REFAULT [--memory 16M] [--source DIR] [--work DIR] [--classes nptl,malloc,posix] [NAME...]
+usage: scripts/dev/glibc_suite.py REFAULT [--memory 16M] [--source DIR] [--work DIR] [--classes nptl,malloc,posix] [NAME...]
 
 The tests are compiled against the C library that is installed, not against one of their own, so that no library has to
 be built: those that need what only a build has (internal headers and functions, helper libraries) do not compile, and are

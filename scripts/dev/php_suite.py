@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PHP's own tests under `refault run`: what ends differently from alone.
 
-usage: scripts/php_suite.py REFAULT [--memory 16M] [--source DIR] [--work DIR] [--php /usr/bin/php] [DIRECTORY...]
+usage: scripts/dev/php_suite.py REFAULT [--memory 16M] [--source DIR] [--work DIR] [--php /usr/bin/php] [DIRECTORY...]
 
 The tests of the source's directories (Zend/tests, tests and ext/standard/tests, unless others are named) run by its
 run-tests.php, which is not managed itself: each PHP that it starts is, under the tool. Without --source, Debian's source
