@@ -86,18 +86,17 @@ class Budget:
         self._native.resize(_bytes(size))
 
     def stats(self) -> dict[str, int]:
-        """``budget_bytes``, ``resident_bytes``, ``stored_bytes`` (compressed, or in a file), ``metadata_bytes``;
-        since the start ``first_touches`` (faults on pages that nobody had touched; others may come along), ``faults``
-        (accesses to evicted pages), ``pages_in`` (pages that came back, and fresh ones that came along with first touches),
-        ``pages_out``."""
+        """Names and meanings are those of every front-end (docs/reference/statistics.md): ``budget_bytes``,
+        ``resident_bytes``, ``compressed_bytes``, ``file_bytes``, ``metadata_bytes``; since the start ``faults``,
+        ``first_touches``, ``stored``, ``refaults``, ``prefetched`` and ``lost``."""
         return self._native.stats()
 
     def __repr__(self) -> str:
         stats = self.stats()
-        mebibytes = {name: stats[name] / 2**20 for name in ("budget_bytes", "resident_bytes", "stored_bytes")}
+        mebibytes = {name: stats[name] / 2**20 for name in ("budget_bytes", "resident_bytes", "compressed_bytes", "file_bytes")}
         return (
             f"Budget({mebibytes['budget_bytes']:.1f} MiB: {mebibytes['resident_bytes']:.1f} resident, "
-            f"{mebibytes['stored_bytes']:.1f} stored)"
+            f"{mebibytes['compressed_bytes'] + mebibytes['file_bytes']:.1f} stored)"
         )
 
 

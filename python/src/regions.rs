@@ -9,6 +9,7 @@ use pyo3::exceptions::{PyMemoryError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use refault::region::{Budget as Pages, PAGE_SIZE, Pager, PagerError, PagerOptions, Region};
+use refault::statistics;
 
 use crate::buffers::array_interface;
 use crate::errors::os_error;
@@ -75,14 +76,21 @@ impl Budget {
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let report = py.detach(|| self.pager.report());
         let stats = PyDict::new(py);
-        stats.set_item("budget_bytes", report.budget_bytes)?;
-        stats.set_item("resident_bytes", report.resident_bytes)?;
-        stats.set_item("stored_bytes", report.store.pool_bytes + report.store.file_bytes)?;
-        stats.set_item("metadata_bytes", report.metadata_bytes)?;
-        stats.set_item("first_touches", report.zero_fills)?;
-        stats.set_item("faults", report.counters.pgmajfault)?;
-        stats.set_item("pages_in", report.counters.pswpin)?;
-        stats.set_item("pages_out", report.counters.pswpout)?;
+        for (statistic, value) in [
+            (statistics::BUDGET, report.budget_bytes),
+            (statistics::RESIDENT, report.resident_bytes),
+            (statistics::COMPRESSED, report.store.pool_bytes),
+            (statistics::FILE_BYTES, report.store.file_bytes),
+            (statistics::METADATA, report.metadata_bytes),
+            (statistics::FAULTS, report.faults.count),
+            (statistics::FIRST_TOUCHES, report.zero_fills),
+            (statistics::STORED, report.counters.pswpout),
+            (statistics::REFAULTS, report.counters.pswpin),
+            (statistics::PREFETCHED, report.prefetched),
+            (statistics::LOST, report.lost),
+        ] {
+            stats.set_item(statistic.name, value)?;
+        }
         Ok(stats)
     }
 }

@@ -120,7 +120,7 @@
 pub use refault_cache as cache;
 pub use refault_core::{
     Counters, DynPolicy, LruvecId, Memory, PageId, PageType, Policy, Shadow, counters, estimate, frames, memory,
-    monitor, policy, schemes,
+    monitor, policy, schemes, statistics,
 };
 #[cfg(feature = "lab")]
 pub use refault_lab as lab;
