@@ -263,11 +263,11 @@ pub fn answer(trace: &TraceCurves, curve: &Curve, ratios: &[f64]) -> Vec<String>
 /// those beyond first touches.
 pub fn goal_text(trace: &TraceCurves, ratios: &[f64]) -> String {
     if !is_beyond(trace, ratios) {
-        return "so many misses in all".to_string();
+        return "each share of misses in all".to_string();
     }
     let first_touches = trace.first_touches();
     let percent = percent_format(std::iter::once(first_touches));
-    format!("so many misses beyond first touches, which are {} %", percent(first_touches))
+    format!("each share of misses beyond first touches, which are {} %", percent(first_touches))
 }
 
 /// Whether goals are taken beyond first touches: all of them if some cannot be reached otherwise, so that a looser goal

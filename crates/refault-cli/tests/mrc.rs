@@ -77,7 +77,7 @@ fn the_table_answers_how_much_memory_is_enough() {
     let path = trace(&directory, "small.u64", pages);
     let table = stdout(&["mrc", "--trace", &path, "--misses", "10%,1%"]);
     let expected = "\
-Memory for so many misses beyond first touches, which are 3.70 %:
+Memory for each share of misses beyond first touches, which are 3.70 %:
   lru: 8 KiB gives ≤ 10 %
        32 KiB gives ≤ 1 %
        the knee is at 8 KiB (7.41 % misses in all)
