@@ -204,10 +204,8 @@ fn a_quick_answer_takes_a_few_runs_and_says_each_as_it_is_done() {
     // How long it takes is said before anything is run, and why; then a line for each run.
     let lines: Vec<&str> = said.lines().map(|line| line.trim_start_matches("refault: ")).collect();
     assert!(lines[0].contains("times as long as it takes alone") && lines[0].contains("--thorough"), "{said}");
-    let runs: Vec<&&str> = lines
-        .iter()
-        .filter(|line| ["alone: ", "under "].iter().any(|word| line.starts_with(word)))
-        .collect();
+    let runs: Vec<&&str> =
+        lines.iter().filter(|line| ["alone: ", "under "].iter().any(|word| line.starts_with(word))).collect();
     // With less than half only if half was enough, and there was time.
     assert!((2..=3).contains(&runs.len()), "{said}");
     // The loop goes four times through 16 MiB: less is not called enough.

@@ -49,7 +49,7 @@ pub fn draw(frame: &mut Frame<'_>, view: Option<&View<'_>>) {
         return cache::draw(frame, view);
     }
     let last = 1 + u16::from(!view.note.is_empty()) + u16::from(view.totals.is_some());
-    let heights = heights(area.height, what_if::rows(&view.line), last);
+    let heights = heights(area.height, what_if::rows(&view.line), last, rows_of_generations(&view.line));
     let areas = Layout::vertical(heights.map(Constraint::Length)).areas(area);
     let [title, memory, faults, curve, generations, others, advice] = areas;
     draw_title(frame, title, view);
@@ -63,8 +63,8 @@ pub fn draw(frame: &mut Frame<'_>, view: Option<&View<'_>>) {
 
 /// Rows of title, memory, faults, curve, generations, other sizes and advice. Where there is no room for all, the
 /// generations go first, then the curve, then faults but for their latency, then other sizes; memory stays longest, its
-/// first line last of all.
-fn heights(rows: u16, others: u16, last: u16) -> [u16; 7] {
+/// first line last of all. What is left goes to the generations, up to `generations` rows, and then to the curve.
+fn heights(rows: u16, others: u16, last: u16, generations: u16) -> [u16; 7] {
     const LATENCY_ALONE: u16 = 3;
     let mut heights = [1, 7, 6, 4, 4, others, last];
     let missing = |heights: &[u16; 7]| heights.iter().sum::<u16>().saturating_sub(rows);
@@ -75,10 +75,19 @@ fn heights(rows: u16, others: u16, last: u16) -> [u16; 7] {
     }
     heights[1] -= missing(&heights).min(4);
     let left = rows.saturating_sub(heights.iter().sum());
-    if heights[4] > 0 {
-        heights[4] += left;
+    let wanted = if heights[4] > 0 { generations.saturating_sub(heights[4]).min(left) } else { 0 };
+    heights[4] += wanted;
+    if heights[3] > 0 {
+        heights[3] += left - wanted;
     }
     heights
+}
+
+/// Rows in which all generations are seen, or what chooses in their place.
+fn rows_of_generations(line: &Value) -> u16 {
+    const BORDERS: u16 = 2;
+    let generations = line["generations"].as_array().filter(|_| line["leader"].is_null());
+    BORDERS + generations.map_or(1, |all| u16::try_from(all.len().max(1)).unwrap_or(u16::MAX - BORDERS))
 }
 
 pub(super) fn number(line: &Value, key: &str) -> u64 {
@@ -325,14 +334,16 @@ mod tests {
 
     #[test]
     fn a_small_terminal_shows_memory_first() {
-        assert_eq!(heights(24, 0, 1), [1, 7, 6, 4, 5, 0, 1]);
-        assert_eq!(heights(27, 0, 2), [1, 7, 6, 4, 7, 0, 2]);
-        assert_eq!(heights(20, 0, 1), [1, 7, 6, 4, 0, 0, 1]);
-        assert_eq!(heights(14, 0, 2), [1, 7, 3, 0, 0, 0, 2]);
-        assert_eq!(heights(24, 6, 1), [1, 7, 6, 0, 0, 6, 1]);
-        assert_eq!(heights(14, 6, 1), [1, 7, 3, 0, 0, 0, 1]);
-        assert_eq!(heights(8, 0, 1), [1, 6, 0, 0, 0, 0, 1]);
-        assert_eq!(heights(5, 0, 1), [1, 3, 0, 0, 0, 0, 1]);
+        assert_eq!(heights(24, 0, 1, 40), [1, 7, 6, 4, 5, 0, 1]);
+        // A terminal with room for more gives it to the curve.
+        assert_eq!(heights(50, 0, 3, 3), [1, 7, 6, 29, 4, 0, 3]);
+        assert_eq!(heights(27, 0, 2, 40), [1, 7, 6, 4, 7, 0, 2]);
+        assert_eq!(heights(20, 0, 1, 40), [1, 7, 6, 5, 0, 0, 1]);
+        assert_eq!(heights(14, 0, 2, 40), [1, 7, 3, 0, 0, 0, 2]);
+        assert_eq!(heights(24, 6, 1, 40), [1, 7, 6, 0, 0, 6, 1]);
+        assert_eq!(heights(14, 6, 1, 40), [1, 7, 3, 0, 0, 0, 1]);
+        assert_eq!(heights(8, 0, 1, 40), [1, 6, 0, 0, 0, 0, 1]);
+        assert_eq!(heights(5, 0, 1, 40), [1, 3, 0, 0, 0, 0, 1]);
         let line = line();
         let view = View {
             command: "refault top",
