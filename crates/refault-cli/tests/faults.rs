@@ -2,16 +2,12 @@
 //!
 //! What may never be: another result, memory that is wrong, death by a signal without a word, a program that stands still.
 
-#[path = "common/c_program.rs"]
-mod c_program;
-mod common;
-
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 
-use c_program::Program;
-use common::{skipped, text};
+use crate::c_program::Program;
+use crate::common::{skipped, text};
 use refault_linux::faults::{Fault, VARIABLE};
 use refault_linux::{advice, calls, errno, flags, uffd};
 

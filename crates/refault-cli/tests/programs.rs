@@ -6,6 +6,7 @@ mod c_program;
 mod children;
 mod common;
 mod descriptors;
+mod faults;
 mod first_hour;
 mod forks;
 mod hostile;
