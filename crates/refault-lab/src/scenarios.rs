@@ -56,8 +56,13 @@ impl Request {
     /// # Errors
     /// The text, a policy or a size cannot be used, or seeds would change nothing.
     pub fn new(text: &str, file: &str, policies: &[String], memory: &[Size], seeds: u32) -> Result<Request, LabError> {
-        let scenario = Scenario::parse(text, file)
-            .map_err(|error| LabError::request("scenario", error, "correct it and run again"))?;
+        let scenario = Scenario::parse(text, file).map_err(|error| {
+            LabError::request(
+                "scenario",
+                error,
+                "correct it and run again; 'refault scenario init' writes one to begin with",
+            )
+        })?;
         let policies = match (policies, &scenario.policy) {
             ([], Some((named, line))) => parse_policies_for(std::slice::from_ref(named), FrontEnd::Machine)
                 .map_err(|failure| LabError::request("scenario", format!("{file}:{line}: policy"), failure))?,
