@@ -19,6 +19,7 @@ mod machine_scenarios;
 mod machine_switching;
 mod miniature;
 mod node_oracle;
+mod objects;
 mod recorded;
 mod shadow_nodes;
 mod textbook_conformance;
