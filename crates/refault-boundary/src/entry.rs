@@ -3,7 +3,8 @@
 //! SIGSYS brings a system call of the program, SIGBUS a page that is missing, everything else is the program's. The
 //! handler runs on the agent's stack of the thread, with all signals blocked that the agent's own work cannot raise.
 
-use refault_linux::errno;
+use refault_linux::errno::{self, EINTR};
+use refault_linux::signals::{FAULT_PRESENT, FAULT_WRITE, SYS_USER_DISPATCH};
 use refault_paging::Outcome;
 
 use crate::engine_lock::paging;
@@ -12,9 +13,6 @@ use crate::signals;
 use crate::signals::sets::{SIGBUS, SIGSEGV, SIGSYS};
 use crate::thread::Thread;
 
-/// `si_code` of a call that was dispatched to us.
-const USER_DISPATCH: i32 = 2;
-const EINTR: i64 = -4;
 /// Faults in a row at one address that find the page there, before something is wrong.
 const MAX_SPURIOUS: u32 = 100_000;
 
@@ -27,7 +25,7 @@ pub(crate) extern "C" fn on_signal(signal: i32, info: *mut Info, context: *mut C
         thread.entered = context;
     }
     let rip = context.registers[register::RIP] as usize;
-    if signal == SIGSYS && info.code == USER_DISPATCH {
+    if signal == SIGSYS && info.code == SYS_USER_DISPATCH {
         return crate::calls::enter::enter(thread, info, context);
     }
     crate::calls::enter::find_lost(thread, context);
@@ -35,7 +33,7 @@ pub(crate) extern "C" fn on_signal(signal: i32, info: *mut Info, context: *mut C
         SIGSYS if info.asks_for_room() => return make_room(thread, context),
         SIGBUS if info.code > 0 => {
             let error = context.registers[register::ERROR];
-            if serve(thread, info.address, error & 2 != 0, error & 1 != 0) {
+            if serve(thread, info.address, error & FAULT_WRITE != 0, error & FAULT_PRESENT != 0) {
                 return signals::deliver_kept(thread, context);
             }
         }
@@ -63,7 +61,7 @@ fn make_room(thread: &mut Thread, context: &mut Context) {
     thread.remade = thread.remade.after_a_request(context, window.call as u64, window.after as u64);
     let is_over = rip == window.after;
     thread.was_asked |= is_over && !window.is_gate && context.registers[register::RAX] as i64 > 0;
-    if is_over && context.registers[register::RAX] as i64 == EINTR {
+    if is_over && context.registers[register::RAX] as isize == EINTR {
         let number = context.registers[if window.is_gate { register::R14 } else { register::RBX }];
         if !window.is_gate {
             crate::calls::holding::again(thread, context, number as usize);

@@ -4,6 +4,12 @@
 
 use std::arch::global_asm;
 
+use refault_linux::calls::{SYS_exit, SYS_rt_sigprocmask, SYS_rt_sigreturn};
+use refault_linux::signals::{
+    FP_XSTATE_MAGIC1, FPSTATE_BYTES, FPSTATE_LEGACY, FPSTATE_MAGIC, FPSTATE_MXCSR, MXCSR_DEFAULT, SET_BYTES, SI_QUEUE,
+    SIG_SETMASK,
+};
+
 /// Places of registers in [`Context::registers`].
 pub(crate) mod register {
     pub(crate) const R8: usize = 0;
@@ -26,6 +32,15 @@ pub(crate) mod register {
     pub(crate) const FLAGS: usize = 17;
     pub(crate) const ERROR: usize = 19;
 }
+
+/// Bytes of the vector state of any processor, and more.
+pub(crate) const MAX_VECTOR_BYTES: usize = 64 << 10;
+/// What its address is a multiple of.
+pub(crate) const VECTORS_LIE_AT: usize = 64;
+
+/// The instruction `syscall`, as a word, and its bytes. That of `int $0x80` has as many.
+pub(crate) const SYSCALL: u16 = u16::from_le_bytes([0x0f, 0x05]);
+pub(crate) const SYSCALL_BYTES: usize = size_of::<u16>();
 
 /// Where a call's arguments are.
 pub(crate) const ARGUMENTS: [usize; 6] =
@@ -67,13 +82,10 @@ pub(crate) struct Info {
     pub(crate) rest: [u64; 13],
 }
 
-/// `si_code` of a signal with a value.
-const QUEUED: i32 = -1;
-
 impl Info {
     /// Whether a SIGSYS is the tree's request for room.
     pub(crate) fn asks_for_room(&self) -> bool {
-        self.code == QUEUED && self.rest[0] as usize == refault_paging::tree::MAKE_ROOM
+        self.code == SI_QUEUE && self.rest[0] as usize == refault_paging::tree::MAKE_ROOM
     }
 }
 
@@ -94,20 +106,23 @@ impl Context {
         if self.vectors == 0 {
             return 0;
         }
-        // SAFETY: the kernel wrote at least 512 bytes there, of which the last 48 are for software.
-        let (magic, bytes) =
-            unsafe { ((self.vectors as *const u32).add(116).read(), (self.vectors as *const u32).add(117).read()) };
-        if magic == 0x4650_5853 { (bytes as usize).clamp(512, 64 << 10) } else { 512 }
+        // SAFETY: the kernel wrote at least the first part there, in which it says what there is.
+        let (magic, bytes) = unsafe {
+            let at = |place: usize| ((self.vectors + place) as *const u32).read();
+            (at(FPSTATE_MAGIC), at(FPSTATE_BYTES))
+        };
+        let all = (bytes as usize).clamp(FPSTATE_LEGACY, MAX_VECTOR_BYTES);
+        if magic == FP_XSTATE_MAGIC1 { all } else { FPSTATE_LEGACY }
     }
 
     /// The vector state is that of a fresh thread.
     pub(crate) fn clear_vectors(&mut self) {
-        if self.vector_bytes() > 512 {
-            // SAFETY: the header of the extended state follows the first 512 bytes; MXCSR is at byte 24, the x87
-            // control word at 0.
+        if self.vector_bytes() > FPSTATE_LEGACY {
+            // SAFETY: both lie in what there is; the header of the extended state, which says what of it is not as in a
+            // fresh thread, follows the first part.
             unsafe {
-                (self.vectors as *mut u64).add(64).write(0);
-                (self.vectors as *mut u32).add(6).write(0x1f80);
+                ((self.vectors + FPSTATE_LEGACY) as *mut u64).write(0);
+                ((self.vectors + FPSTATE_MXCSR) as *mut u32).write(MXCSR_DEFAULT);
             }
         }
     }
@@ -123,13 +138,13 @@ global_asm!(
     ".hidden refault_safe_copy, refault_safe_copy_end, refault_safe_copy_failed, refault_end_thread",
     // Return from a handler.
     "refault_restorer:",
-    "  mov $15, %eax",
+    "  mov ${rt_sigreturn}, %eax",
     "  syscall",
     "  ud2",
     // refault_resume(context): leave everything here and go on as the context says.
     "refault_resume:",
     "  mov %rdi, %rsp",
-    "  mov $15, %eax",
+    "  mov ${rt_sigreturn}, %eax",
     "  syscall",
     "  ud2",
     // refault_waiting_call(number, &arguments, &mask, &all): makes a call with the program's signals open.
@@ -141,10 +156,10 @@ global_asm!(
     "  mov %rsi, %r12",
     "  mov %rcx, %r13",
     "  mov %rdx, %rsi",
-    "  mov $2, %edi",
+    "  mov ${setmask}, %edi",
     "  xor %edx, %edx",
-    "  mov $8, %r10d",
-    "  mov $14, %eax",
+    "  mov ${set_bytes}, %r10d",
+    "  mov ${rt_sigprocmask}, %eax",
     "  syscall",
     "  mov 0(%r12), %rdi",
     "  mov 8(%r12), %rsi",
@@ -158,10 +173,10 @@ global_asm!(
     "refault_window_after:",
     "  mov %rax, %r12",
     "  mov %r13, %rsi",
-    "  mov $2, %edi",
+    "  mov ${setmask}, %edi",
     "  xor %edx, %edx",
-    "  mov $8, %r10d",
-    "  mov $14, %eax",
+    "  mov ${set_bytes}, %r10d",
+    "  mov ${rt_sigprocmask}, %eax",
     "  syscall",
     "refault_window_end:",
     "  mov %r12, %rax",
@@ -180,10 +195,10 @@ global_asm!(
     "  mov %rsi, %r12",
     "  mov %rcx, %r13",
     "  mov %rdx, %rsi",
-    "  mov $2, %edi",
+    "  mov ${setmask}, %edi",
     "  xor %edx, %edx",
-    "  mov $8, %r10d",
-    "  mov $14, %eax",
+    "  mov ${set_bytes}, %r10d",
+    "  mov ${rt_sigprocmask}, %eax",
     "  syscall",
     "  mov 0(%r12), %rbx",
     "  mov 8(%r12), %rcx",
@@ -197,10 +212,10 @@ global_asm!(
     "refault_gate_window_after:",
     "  mov %rax, %r12",
     "  mov %r13, %rsi",
-    "  mov $2, %edi",
+    "  mov ${setmask}, %edi",
     "  xor %edx, %edx",
-    "  mov $8, %r10d",
-    "  mov $14, %eax",
+    "  mov ${set_bytes}, %r10d",
+    "  mov ${rt_sigprocmask}, %eax",
     "  syscall",
     "refault_gate_window_end:",
     "  mov %r12, %rax",
@@ -225,9 +240,14 @@ global_asm!(
     "  mov %rdi, %rcx",
     "  mov %rsi, %rdi",
     "  movl $0, (%rcx)",
-    "  mov $60, %eax",
+    "  mov ${exit}, %eax",
     "  syscall",
     "  ud2",
+    rt_sigreturn = const SYS_rt_sigreturn,
+    rt_sigprocmask = const SYS_rt_sigprocmask,
+    setmask = const SIG_SETMASK,
+    set_bytes = const SET_BYTES,
+    exit = const SYS_exit,
     options(att_syntax)
 );
 

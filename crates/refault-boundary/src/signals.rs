@@ -13,44 +13,40 @@ pub(crate) mod sets;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use refault_linux::calls::{SYS_rt_sigaction, SYS_rt_sigpending, SYS_rt_sigprocmask, SYS_rt_tgsigqueueinfo};
-use refault_linux::errno::EFAULT;
+use refault_linux::calls::{
+    SYS_rt_sigaction, SYS_rt_sigpending, SYS_rt_sigprocmask, SYS_rt_sigtimedwait, SYS_rt_tgsigqueueinfo,
+    SYS_sigaltstack,
+};
+use refault_linux::errno::{EFAULT, EINVAL, ENOMEM, EPERM};
 use refault_linux::lock::{Held, Lock};
+use refault_linux::signals::*;
 use refault_linux::sys;
 
-use crate::frame::{self, AlternateStack, Context, Frame, Info, register};
+use crate::frame::register;
+use crate::frame::{self, AlternateStack, Context, Frame, Info, MAX_VECTOR_BYTES, SYSCALL_BYTES, VECTORS_LIE_AT};
 use crate::library::report;
 use crate::thread::Thread;
-use sets::{ALL, ALWAYS_OPEN, Action, Actions, SIGBUS, SIGSEGV, SIGSYS, bit};
+use sets::{ALL, ALWAYS_OPEN, Action, Actions, bit};
 
-const SIGKILL: i32 = 9;
-const SIGSTOP: i32 = 19;
-
-const ONSTACK: u64 = 0x0800_0000;
-const RESTART: u64 = 0x1000_0000;
-const NODEFER: u64 = 0x4000_0000;
-const RESETHAND: u64 = 0x8000_0000;
-const SIGINFO: u64 = 4;
-const RESTORER: u64 = 0x0400_0000;
 /// Of a signal's flags, those that the kernel is to know.
-const KERNEL_FLAGS: u64 = 1 | 2 | RESTART;
-const AUTODISARM: u32 = 1 << 31;
-/// The handler of a signal that is ignored; lower is none, higher the program's.
-const IGNORED: usize = 1;
+const KERNEL_FLAGS: u64 = SA_NOCLDSTOP | SA_NOCLDWAIT | SA_RESTART;
+/// The signals that a program can have an action for, as `rt_sigaction` numbers them.
+const NUMBERS: std::ops::RangeInclusive<i32> = 1..=SIGNALS as i32;
 
 /// The agent's handler of every signal.
 static HANDLER: AtomicUsize = AtomicUsize::new(0);
 
 fn set_kernel_action(signal: i32, action: &Action) -> isize {
     // SAFETY: the action is either none or the agent's handler.
-    let error =
-        unsafe { sys::call(SYS_rt_sigaction, [signal as usize, std::ptr::from_ref(action) as usize, 0, 8, 0, 0]) };
+    let error = unsafe {
+        sys::call(SYS_rt_sigaction, [signal as usize, std::ptr::from_ref(action) as usize, 0, SET_BYTES, 0, 0])
+    };
     // The kernel takes each action of each signal that it is given here; without them no fault and no call is served.
     report::needs("a signal cannot be taken over", error)
 }
 
 fn agent_action(flags: u64) -> Action {
-    let flags = flags & KERNEL_FLAGS | SIGINFO | ONSTACK | RESTORER | NODEFER;
+    let flags = flags & KERNEL_FLAGS | SA_SIGINFO | SA_ONSTACK | SA_RESTORER | SA_NODEFER;
     Action {
         handler: HANDLER.load(Ordering::Relaxed),
         flags,
@@ -80,18 +76,18 @@ pub(crate) fn copy(thread: &mut Thread) -> Actions {
 /// else is left of them.
 pub(crate) fn clear(actions: &mut Actions) {
     for action in &mut actions.0 {
-        *action = Action { handler: if action.handler == IGNORED { IGNORED } else { 0 }, ..Action::default() };
+        *action = Action { handler: if action.handler == SIG_IGN { SIG_IGN } else { SIG_DFL }, ..Action::default() };
     }
 }
 
 /// The kernel's part of [`clear`], by the child: the agent's own handlers stay. Its signals are blocked but for those.
 pub(crate) fn clear_in_kernel() {
-    for signal in (1..65).filter(|signal| ![SIGKILL, SIGSTOP].contains(signal) && ALWAYS_OPEN & bit(*signal) == 0) {
+    for signal in NUMBERS.filter(|signal| ![SIGKILL, SIGSTOP].contains(signal) && ALWAYS_OPEN & bit(*signal) == 0) {
         let mut present = Action::default();
         // SAFETY: reads the present action.
-        unsafe { sys::call(SYS_rt_sigaction, [signal as usize, 0, &raw mut present as usize, 8, 0, 0]) };
-        if present.handler > IGNORED || present.flags != 0 {
-            let handler = if present.handler == IGNORED { IGNORED } else { 0 };
+        unsafe { sys::call(SYS_rt_sigaction, [signal as usize, 0, &raw mut present as usize, SET_BYTES, 0, 0]) };
+        if present.handler > SIG_IGN || present.flags != 0 {
+            let handler = if present.handler == SIG_IGN { SIG_IGN } else { SIG_DFL };
             set_kernel_action(signal, &Action { handler, ..Action::default() });
         }
     }
@@ -105,16 +101,17 @@ pub(crate) fn stand_still() -> Held<'static, ()> {
 /// Takes over the signals that are the agent's, which `handler` is called for from then on.
 pub(crate) fn install(actions: &mut Actions, handler: usize) {
     HANDLER.store(handler, Ordering::Relaxed);
-    for signal in 1..65 {
-        let at = &raw mut actions.0[signal];
+    for signal in NUMBERS {
+        let action = &mut actions.0[signal as usize];
+        let at = std::ptr::from_mut(action);
         // SAFETY: reads the present action.
-        unsafe { sys::call(SYS_rt_sigaction, [signal, 0, at as usize, 8, 0, 0]) };
-        if actions.0[signal].handler > 1 {
-            set_kernel_action(signal as i32, &agent_action(actions.0[signal].flags));
+        unsafe { sys::call(SYS_rt_sigaction, [signal as usize, 0, at as usize, SET_BYTES, 0, 0]) };
+        if action.handler > SIG_IGN {
+            set_kernel_action(signal, &agent_action(action.flags));
         }
     }
     for signal in OPEN {
-        set_kernel_action(signal, &agent_action(RESTART));
+        set_kernel_action(signal, &agent_action(SA_RESTART));
     }
 }
 
@@ -126,9 +123,9 @@ pub(crate) fn install(actions: &mut Actions, handler: usize) {
 pub(crate) fn give_back(thread: &mut Thread, context: &mut Context) {
     exchange_mask(!0);
     take_requests(thread);
-    for signal in (1..65).filter(|signal| ![SIGKILL, SIGSTOP].contains(signal)) {
+    for signal in NUMBERS.filter(|signal| ![SIGKILL, SIGSTOP].contains(signal)) {
         let action = thread.actions().0[signal as usize];
-        if action.handler > 1 || ALWAYS_OPEN & bit(signal) != 0 {
+        if action.handler > SIG_IGN || ALWAYS_OPEN & bit(signal) != 0 {
             set_kernel_action(signal, &action);
         }
     }
@@ -145,13 +142,12 @@ pub(crate) fn give_back(thread: &mut Thread, context: &mut Context) {
 /// Takes the requests for room that have come while SIGSYS was blocked: the program's action would end the process. What
 /// somebody else has sent is kept. One may be pending for the thread and one for the process.
 fn take_requests(thread: &mut Thread) {
-    const SIGTIMEDWAIT: usize = 128;
     let (set, at_once) = (bit(SIGSYS), [0u64; 2]);
     for _ in 0..2 {
         let mut info = Info { signal: 0, error: 0, code: 0, pad: 0, address: 0, rest: [0; 13] };
         let at = [&raw const set as usize, &raw mut info as usize, at_once.as_ptr() as usize];
         // SAFETY: reads a word and two, writes the 128 bytes of `info`.
-        let taken = unsafe { sys::call(SIGTIMEDWAIT, [at[0], at[1], at[2], 8, 0, 0]) };
+        let taken = unsafe { sys::call(SYS_rt_sigtimedwait, [at[0], at[1], at[2], SET_BYTES, 0, 0]) };
         if taken != SIGSYS as isize {
             return;
         }
@@ -170,33 +166,33 @@ fn set_kernel_stack(stack: &AlternateStack, elsewhere: usize) {
     // is the call, for which the kernel reads `stack` alone.
     unsafe {
         std::arch::asm!("xchg rsp, {elsewhere}", "syscall", "xchg rsp, {elsewhere}",
-            elsewhere = inout(reg) elsewhere => _, inlateout("rax") 131usize => _, in("rdi") stack, in("rsi") 0usize,
+            elsewhere = inout(reg) elsewhere => _, inlateout("rax") SYS_sigaltstack => _, in("rdi") stack, in("rsi") 0usize,
             lateout("rcx") _, lateout("r11") _);
     }
 }
 
 /// `rt_sigaction`.
 pub(crate) fn set_action(thread: &mut Thread, [signal, new, old, bytes, ..]: [usize; 6]) -> isize {
-    if bytes != 8 || !(1..65).contains(&signal) {
-        return -22;
+    if bytes != SET_BYTES || !(1..=SIGNALS).contains(&signal) {
+        return EINVAL;
     }
     let mut action = Action::default();
     if new != 0 {
-        let Some(wanted) = frame::read::<Action>(new) else { return -14 };
+        let Some(wanted) = frame::read::<Action>(new) else { return EFAULT };
         action = wanted;
     }
     let changing = change_actions(thread);
     let before = thread.actions().0[signal];
     if new != 0 {
         if [SIGKILL, SIGSTOP].contains(&(signal as i32)) {
-            return -22;
+            return EINVAL;
         }
         if ALWAYS_OPEN & bit(signal as i32) == 0 {
-            let kernel = if action.handler > 1 {
+            let kernel = if action.handler > SIG_IGN {
                 agent_action(action.flags)
             } else {
                 Action {
-                    flags: action.flags & KERNEL_FLAGS | RESTORER,
+                    flags: action.flags & KERNEL_FLAGS | SA_RESTORER,
                     restorer: frame::refault_restorer as *const () as usize,
                     ..action
                 }
@@ -213,42 +209,40 @@ pub(crate) fn set_action(thread: &mut Thread, [signal, new, old, bytes, ..]: [us
     }
     drop(changing);
     if old != 0 && !frame::write(old, &before) {
-        return -14;
+        return EFAULT;
     }
     0
 }
 
 /// Gives this thread another mask. Returns the one it had.
 pub(crate) fn exchange_mask(mask: u64) -> u64 {
-    const SETMASK: usize = 2;
     let mut before = 0u64;
+    let (new, old) = (&raw const mask as usize, &raw mut before as usize);
     // SAFETY: reads a word and writes one.
-    let error = unsafe {
-        sys::call(SYS_rt_sigprocmask, [SETMASK, &raw const mask as usize, &raw mut before as usize, 8, 0, 0])
-    };
+    let error = unsafe { sys::call(SYS_rt_sigprocmask, [SIG_SETMASK, new, old, SET_BYTES, 0, 0]) };
     report::needs("signals cannot be blocked", error);
     before
 }
 
 /// `rt_sigprocmask`: `own` is the mask that the thread goes on with.
 pub(crate) fn set_mask(thread: &mut Thread, own: &mut u64, [how, new, old, bytes, ..]: [usize; 6]) -> isize {
-    if bytes != 8 {
-        return -22;
+    if bytes != SET_BYTES {
+        return EINVAL;
     }
     let before = *own | thread.hidden;
     if new != 0 {
-        let Some(set) = frame::read::<u64>(new) else { return -14 };
+        let Some(set) = frame::read::<u64>(new) else { return EFAULT };
         let mask = match how {
-            0 => before | set,
-            1 => before & !set,
-            2 => set,
-            _ => return -22,
+            SIG_BLOCK => before | set,
+            SIG_UNBLOCK => before & !set,
+            SIG_SETMASK => set,
+            _ => return EINVAL,
         } & !(bit(SIGKILL) | bit(SIGSTOP));
         thread.hidden = mask & ALWAYS_OPEN;
         *own = mask & !ALWAYS_OPEN;
     }
     if old != 0 && !frame::write(old, &before) {
-        return -14;
+        return EFAULT;
     }
     0
 }
@@ -256,36 +250,36 @@ pub(crate) fn set_mask(thread: &mut Thread, own: &mut u64, [how, new, old, bytes
 /// `rt_sigpending`, of a thread whose mask is `mask`: what the kernel has of the signals that the program blocks, and
 /// what is kept here for this thread.
 pub(crate) fn pending(thread: &Thread, mask: u64, [set, bytes, ..]: [usize; 6]) -> isize {
-    if bytes > 8 {
-        return -22;
+    if bytes > SET_BYTES {
+        return EINVAL;
     }
     let mut pending = 0u64;
     // SAFETY: writes a word.
-    unsafe { sys::call(SYS_rt_sigpending, [&raw mut pending as usize, 8, 0, 0, 0, 0]) };
+    unsafe { sys::call(SYS_rt_sigpending, [&raw mut pending as usize, SET_BYTES, 0, 0, 0, 0]) };
     let shown = pending & (mask | thread.hidden) | thread.kept.load(Ordering::SeqCst) & thread.hidden;
-    if frame::copy(set, &raw const shown as usize, bytes) { 0 } else { -14 }
+    if frame::copy(set, &raw const shown as usize, bytes) { 0 } else { EFAULT }
 }
 
 /// `sigaltstack`, of a thread whose stack pointer is `at`.
 pub(crate) fn set_alternate(thread: &mut Thread, at: usize, [new, old, ..]: [usize; 6]) -> isize {
     let mut before = thread.alternate;
-    if before.flags & 2 == 0 && is_on(&before, at) {
-        before.flags |= 1;
+    if before.flags & SS_DISABLE == 0 && is_on(&before, at) {
+        before.flags |= SS_ONSTACK;
     }
     if new != 0 {
-        let Some(stack) = frame::read::<AlternateStack>(new) else { return -14 };
-        if before.flags & 1 != 0 && before.flags & AUTODISARM == 0 {
-            return -1;
+        let Some(stack) = frame::read::<AlternateStack>(new) else { return EFAULT };
+        if before.flags & SS_ONSTACK != 0 && before.flags & SS_AUTODISARM == 0 {
+            return EPERM;
         }
-        match stack.flags & !AUTODISARM {
-            2 => thread.alternate = AlternateStack { flags: 2, ..AlternateStack::default() },
-            0 | 1 if stack.bytes < 2048 => return -12,
-            0 | 1 => thread.alternate = AlternateStack { flags: stack.flags & AUTODISARM, ..stack },
-            _ => return -22,
+        match stack.flags & !SS_AUTODISARM {
+            SS_DISABLE => thread.alternate = AlternateStack { flags: SS_DISABLE, ..AlternateStack::default() },
+            0 | SS_ONSTACK if stack.bytes < MINSIGSTKSZ => return ENOMEM,
+            0 | SS_ONSTACK => thread.alternate = AlternateStack { flags: stack.flags & SS_AUTODISARM, ..stack },
+            _ => return EINVAL,
         }
     }
     if old != 0 && !frame::write(old, &before) {
-        return -14;
+        return EFAULT;
     }
     0
 }
@@ -339,8 +333,8 @@ pub(crate) fn arrive(thread: &mut Thread, info: &Info, context: &mut Context) {
     match (told, result) {
         (Some(told), _) => outer.context.registers[register::RAX] = told as u64,
         // Not made yet, to be made again, or a page was missing: the program is before its instruction again.
-        (None, None) => outer.context.registers[register::RIP] -= 2,
-        (None, Some(_)) if again => outer.context.registers[register::RIP] -= 2,
+        (None, None) => outer.context.registers[register::RIP] -= SYSCALL_BYTES as u64,
+        (None, Some(_)) if again => outer.context.registers[register::RIP] -= SYSCALL_BYTES as u64,
         (None, Some(result)) => outer.context.registers[register::RAX] = result,
     }
     deliver(thread, info, &mut outer.context);
@@ -350,7 +344,7 @@ pub(crate) fn arrive(thread: &mut Thread, info: &Info, context: &mut Context) {
 
 /// Whether the program's action for a signal says that calls are made again behind it.
 pub(crate) fn restarts(thread: &mut Thread, signal: i32) -> bool {
-    thread.actions().0[signal as usize].flags & RESTART != 0
+    thread.actions().0[signal as usize].flags & SA_RESTART != 0
 }
 
 /// The signals of [`ALWAYS_OPEN`], in the order in which what is kept of them lies.
@@ -411,14 +405,14 @@ fn deliver(thread: &mut Thread, info: &Info, context: &mut Context) {
     let action = thread.actions().0[signal as usize];
     let caused = info.code > 0 && ALWAYS_OPEN & bit(signal) != 0;
     let blocked = thread.hidden & bit(signal) != 0;
-    if action.handler <= 1 || (caused && blocked) {
-        if action.handler == 1 && !caused {
+    if action.handler <= SIG_IGN || (caused && blocked) {
+        if action.handler == SIG_IGN && !caused {
             return;
         }
         end_by(signal, info);
         return;
     }
-    if action.flags & RESETHAND != 0 {
+    if action.flags & SA_RESETHAND != 0 {
         thread.actions().0[signal as usize] = Action::default();
         if ALWAYS_OPEN & bit(signal) == 0 {
             set_kernel_action(signal, &Action::default());
@@ -429,14 +423,14 @@ fn deliver(thread: &mut Thread, info: &Info, context: &mut Context) {
     let during = thread.waiting_mask.take().unwrap_or(saved_mask);
     let at = context.registers[register::RSP] as usize;
     let alternate = thread.alternate;
-    let switches = action.flags & ONSTACK != 0 && alternate.flags & 2 == 0 && !is_on(&alternate, at);
-    let top = if switches { alternate.start + alternate.bytes } else { at - 128 };
+    let switches = action.flags & SA_ONSTACK != 0 && alternate.flags & SS_DISABLE == 0 && !is_on(&alternate, at);
+    let top = if switches { alternate.start + alternate.bytes } else { at - RED_ZONE };
     let bytes = context.vector_bytes();
-    let vectors = (top - bytes) & !63;
+    let vectors = (top - bytes) & !(VECTORS_LIE_AT - 1);
     let place = ((vectors - size_of::<Frame>()) & !15) - 8;
     let mut shown = alternate;
-    if is_on(&alternate, at) && alternate.flags & 2 == 0 {
-        shown.flags |= 1;
+    if is_on(&alternate, at) && alternate.flags & SS_DISABLE == 0 {
+        shown.flags |= SS_ONSTACK;
     }
     let mut made = Frame { restorer: action.restorer, context: *context, info: *info };
     made.context.link = 0;
@@ -450,11 +444,11 @@ fn deliver(thread: &mut Thread, info: &Info, context: &mut Context) {
         end_by(SIGSEGV, &Info { signal: SIGSEGV, ..*info });
         return;
     }
-    if alternate.flags & AUTODISARM != 0 {
-        thread.alternate = AlternateStack { flags: 2, ..AlternateStack::default() };
+    if alternate.flags & SS_AUTODISARM != 0 {
+        thread.alternate = AlternateStack { flags: SS_DISABLE, ..AlternateStack::default() };
     }
     let mut mask = during | action.mask;
-    if action.flags & NODEFER == 0 {
+    if action.flags & SA_NODEFER == 0 {
         mask |= bit(signal);
     }
     mask &= !(bit(SIGKILL) | bit(SIGSTOP));
@@ -467,8 +461,7 @@ fn deliver(thread: &mut Thread, info: &Info, context: &mut Context) {
     registers[register::RSI] = (place + std::mem::offset_of!(Frame, info)) as u64;
     registers[register::RDX] = (place + std::mem::offset_of!(Frame, context)) as u64;
     registers[register::RAX] = 0;
-    // Direction, resume and trap flags.
-    registers[register::FLAGS] &= !(0x400 | 0x1_0000 | 0x100);
+    registers[register::FLAGS] &= !(FLAG_DIRECTION | FLAG_RESUME | FLAG_TRAP);
     context.clear_vectors();
 }
 
@@ -505,8 +498,8 @@ pub(crate) fn resume(thread: &mut Thread, context: &mut Context) -> bool {
     }
     thread.hidden = saved.mask & ALWAYS_OPEN;
     context.mask = saved.mask & !ALWAYS_OPEN;
-    if saved.stack.flags & 2 != 0 || saved.stack.bytes >= 2048 {
-        thread.alternate = AlternateStack { flags: saved.stack.flags & !1, ..saved.stack };
+    if saved.stack.flags & SS_DISABLE != 0 || saved.stack.bytes >= MINSIGSTKSZ {
+        thread.alternate = AlternateStack { flags: saved.stack.flags & !SS_ONSTACK, ..saved.stack };
     }
     true
 }
@@ -517,9 +510,10 @@ impl Context {
         if self.vectors == 0 {
             return 0;
         }
-        match (frame::read::<u32>(self.vectors + 464), frame::read::<u32>(self.vectors + 468)) {
-            (Some(0x4650_5853), Some(bytes)) => (bytes as usize).clamp(512, 64 << 10),
-            (Some(_), _) => 512,
+        let at = |place: usize| frame::read::<u32>(self.vectors + place);
+        match (at(FPSTATE_MAGIC), at(FPSTATE_BYTES)) {
+            (Some(FP_XSTATE_MAGIC1), Some(bytes)) => (bytes as usize).clamp(FPSTATE_LEGACY, MAX_VECTOR_BYTES),
+            (Some(_), _) => FPSTATE_LEGACY,
             _ => 0,
         }
     }

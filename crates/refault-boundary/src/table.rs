@@ -18,7 +18,7 @@ mod rows;
 
 use refault_linux::calls::MAX;
 
-pub(crate) use row::{By, Bytes, MAX_VECTORS, Memory, Row, Span, TEXT, Twice, message};
+pub(crate) use row::{By, Bytes, MAX_CONTROL, MAX_VECTORS, Memory, Row, Span, TEXT, Twice, message};
 use row::{NAME, row, vectors};
 
 /// Where each number's row is; 0: it has none, otherwise one more than its place.

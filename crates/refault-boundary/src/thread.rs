@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use refault_linux::calls::{SYS_mprotect, SYS_sigaltstack};
 use refault_linux::lock::Lock;
-use refault_linux::sys;
+use refault_linux::{PAGE, sys};
 
 use crate::files::progress::Progress;
 use crate::frame::{AlternateStack, Context, Frame, Info, register};
@@ -147,7 +147,7 @@ impl Thread {
                 if TOUCHED_BLOCKS.fetch_max(index + 1, Ordering::Relaxed) <= index {
                     // Only now: 16 of these would be a tenth of what a short program costs.
                     // SAFETY: the lowest page of a block that nobody has used yet.
-                    unsafe { sys::call(SYS_mprotect, [*block, 4096, 0, 0, 0, 0]) };
+                    unsafe { sys::call(SYS_mprotect, [*block, PAGE, 0, 0, 0, 0]) };
                 }
                 // SAFETY: it is ours now; what its last holder had is whole.
                 let thread = unsafe { &mut *Thread::top(*block) };
@@ -194,7 +194,7 @@ impl Thread {
     pub(crate) fn stack(&self) -> (usize, usize) {
         let top = std::ptr::from_ref(self) as usize;
         let block = top & !(BLOCK - 1);
-        (block + 4096, top - block - 4096)
+        (block + PAGE, top - block - PAGE)
     }
 
     /// Whether what was interrupted is the agent: it alone runs on the block's stack.

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use refault_linux::calls::SYS_prctl;
-use refault_linux::options::PR_SET_SYSCALL_USER_DISPATCH;
+use refault_linux::options::{PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, PR_SYS_DISPATCH_ON};
 use refault_linux::sys;
 
 use crate::thread::Thread;
@@ -28,7 +28,7 @@ pub(crate) fn is_own_code(address: usize) -> bool {
 pub(crate) fn dispatch_on() -> isize {
     let (start, end) = (CODE[0].load(Ordering::Relaxed), CODE[1].load(Ordering::Relaxed));
     // SAFETY: changes how this thread's calls are made.
-    unsafe { sys::call(SYS_prctl, [PR_SET_SYSCALL_USER_DISPATCH, 1, start, end - start, 0, 0]) }
+    unsafe { sys::call(SYS_prctl, [PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON, start, end - start, 0, 0]) }
 }
 
 /// This thread's calls go to the kernel unseen.
@@ -36,5 +36,5 @@ pub(crate) fn dispatch_off(thread: &mut Thread) {
     crate::patched::switch::turn_off();
     thread.is_dispatched = false;
     // SAFETY: changes how this thread's calls are made.
-    unsafe { sys::call(SYS_prctl, [PR_SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0, 0]) };
+    unsafe { sys::call(SYS_prctl, [PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0, 0]) };
 }

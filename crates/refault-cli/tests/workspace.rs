@@ -1,6 +1,8 @@
 //! The arrows between the crates are those that ARCHITECTURE.md draws, and no others; within a crate files import each other in
 //! one direction, folders are small, and a type's methods stand together.
 
+#[path = "common/bare_numbers.rs"]
+mod bare_numbers;
 #[path = "common/imports.rs"]
 mod imports;
 
@@ -162,8 +164,8 @@ fn the_guide_shows_the_rust_that_is_tested() {
 /// Programs are files, which editors know and compilers point into. Text that is made to be compiled is not a program.
 #[test]
 fn no_c_program_lives_in_a_rust_string() {
-    // Draws by lot which headers each of some hundred files includes.
-    const GENERATED: [&str; 1] = ["crates/refault-bench/src/here/builds.rs"];
+    // One draws by lot which headers each of some hundred files includes, the other asks for every number of a list.
+    const GENERATED: [&str; 2] = ["crates/refault-bench/src/here/builds.rs", "crates/refault-linux/tests/header.rs"];
     let header = concat!("#", "include <");
     let found: Vec<String> =
         rust_files().into_iter().filter(|(_, text)| text.contains(header)).map(|it| it.0).collect();
@@ -321,4 +323,22 @@ fn methods_stand_with_their_type_or_below_it() {
     let listed: Vec<(&str, usize)> = SCATTERED.iter().map(|(name, files, _)| (*name, *files)).collect();
     may_only_fall("methods stand away from their type", &found, &listed);
     assert!(SCATTERED.iter().all(|(.., reason)| reason.len() > 10), "each exception has a reason");
+}
+
+/// Files that are made of bytes of machine code.
+const MACHINE_CODE: [&str; 1] = ["patched/sites.rs"];
+
+#[test]
+fn the_kernel_s_numbers_are_called_by_their_names() {
+    let known = bare_numbers::Known::new();
+    let sources = sources();
+    let mut wrong = Vec::new();
+    for room in ["refault-boundary", "refault-paging"] {
+        for (name, text) in sources.get(room).into_iter().flatten() {
+            if !MACHINE_CODE.contains(&name.as_str()) && !name.ends_with("tests.rs") {
+                wrong.extend(known.found(text).into_iter().map(|line| format!("{room}/src/{name}: {line}")));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "name them in refault_linux, or take the name from there:\n{}", wrong.join("\n"));
 }

@@ -24,12 +24,13 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::advice::{MADV_DONTNEED, MADV_POPULATE_READ};
 pub use crate::clock::now;
+use crate::files::{Stat, StatFs};
 use crate::flags::{
     AT_FDCWD, CLOCK_MONOTONIC, CLOCK_THREAD_CPUTIME_ID, FUTEX_PRIVATE_FLAG, FUTEX_WAIT, FUTEX_WAKE, MAP_ANONYMOUS,
     MAP_NORESERVE, MAP_PRIVATE, O_CLOEXEC, PIDFD_SELF_THREAD_GROUP, PROT_READ, PROT_WRITE,
 };
 use crate::numbers::own as number;
-use crate::options::PR_SET_SYSCALL_USER_DISPATCH;
+use crate::options::{PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, PR_SYS_DISPATCH_ON};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -207,16 +208,51 @@ pub fn write(descriptor: i32, text: &[u8]) -> isize {
     unsafe { call(number::SYS_write, [descriptor as usize, text.as_ptr() as usize, text.len(), 0, 0, 0]) }
 }
 
-/// Lengthens the file of a descriptor by so many zeros, which take no room on its disk.
+/// What the kernel says of the file of a descriptor.
+///
+/// # Errors
+/// The kernel's, negative: there is no such descriptor.
+pub fn status(descriptor: usize) -> Result<Stat, isize> {
+    let mut status = Stat::default();
+    // SAFETY: fstat writes a structure.
+    let error = unsafe { call(number::SYS_fstat, [descriptor, &raw mut status as usize, 0, 0, 0, 0]) };
+    if error < 0 { Err(error) } else { Ok(status) }
+}
+
+/// What the kernel says of a file by its path, which begins in a directory unless it says otherwise; with
+/// [`AT_EMPTY_PATH`](crate::flags::AT_EMPTY_PATH), of the descriptor.
+pub fn status_at(directory: usize, path: &core::ffi::CStr, flags: usize) -> Option<Stat> {
+    let mut status = Stat::default();
+    let arguments = [directory, path.as_ptr() as usize, &raw mut status as usize, flags, 0, 0];
+    // SAFETY: newfstatat reads a path that ends, and writes a structure.
+    let error = unsafe { call(number::SYS_newfstatat, arguments) };
+    (error == 0).then_some(status)
+}
+
+/// The file system that the file of a descriptor is on ([`PROC_SUPER_MAGIC`](crate::files::PROC_SUPER_MAGIC)).
+pub fn file_system(descriptor: usize) -> Option<u64> {
+    let mut status = StatFs::default();
+    // SAFETY: fstatfs writes a structure.
+    let error = unsafe { call(number::SYS_fstatfs, [descriptor, &raw mut status as usize, 0, 0, 0, 0]) };
+    (error == 0).then_some(status.kind)
+}
+
+/// Lengthens the file of a descriptor by this many zeros, which take no room on its disk.
 pub fn lengthen(descriptor: i32, bytes: usize) {
-    let mut status = [0u64; 18];
-    // SAFETY: fstat writes 144 bytes.
-    if unsafe { call(number::SYS_fstat, [descriptor as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0]) } == 0 {
-        // The seventh word is the length.
-        let length = status[6] as usize + bytes;
+    if let Ok(status) = status(descriptor as usize) {
+        let length = status.bytes as usize + bytes;
         // SAFETY: touches no memory.
         unsafe { call(number::SYS_ftruncate, [descriptor as usize, length, 0, 0, 0, 0]) };
     }
+}
+
+/// How much of a resource this process may use, and what it may raise that to (`RLIMIT_` of [`crate::flags`]); `u64::MAX`:
+/// as much as it likes.
+pub fn limits(which: usize) -> [u64; 2] {
+    let mut limits = [u64::MAX; 2];
+    // SAFETY: getrlimit writes two words.
+    unsafe { call(number::SYS_getrlimit, [which, limits.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    limits
 }
 
 /// This process.
@@ -237,13 +273,8 @@ pub fn pid_namespace() -> u64 {
         0 => {}
         known => return known,
     }
-    let mut status = [0u64; 18];
-    let path = c"/proc/self/ns/pid".as_ptr() as usize;
-    let arguments = [AT_FDCWD, path, status.as_mut_ptr() as usize, 0, 0, 0];
-    // SAFETY: newfstatat reads a path and writes 144 bytes.
-    let error = unsafe { call(number::SYS_newfstatat, arguments) };
     // The number of its file.
-    let found = if error == 0 { status[1] } else { 0 };
+    let found = status_at(AT_FDCWD, c"/proc/self/ns/pid", 0).map_or(0, |status| status.inode);
     PID_NAMESPACE.store(found, Ordering::Relaxed);
     found
 }
@@ -293,12 +324,10 @@ pub fn wake_everywhere(word: &core::sync::atomic::AtomicU32) {
 
 /// Whether calls can be dispatched to user space (Linux 5.11 and later, x86-64; not where a filter forbids it).
 pub fn can_dispatch() -> bool {
-    const OFF: usize = 0;
-    const ON: usize = 1;
     // SAFETY: dispatch with all code exempt changes nothing, and ends at once.
     unsafe {
-        let on = call(number::SYS_prctl, [PR_SET_SYSCALL_USER_DISPATCH, ON, 0, usize::MAX, 0, 0]) == 0;
-        call(number::SYS_prctl, [PR_SET_SYSCALL_USER_DISPATCH, OFF, 0, 0, 0, 0]);
+        let on = call(number::SYS_prctl, [PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON, 0, usize::MAX, 0, 0]) == 0;
+        call(number::SYS_prctl, [PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0, 0]);
         on
     }
 }

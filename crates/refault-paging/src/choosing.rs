@@ -216,7 +216,7 @@ mod tests {
         ) {
             let mut choosing = Choosing::new(name.to_owned()).expect("a policy");
             let mut pages = Pages::default();
-            pages.insert(START, START + PAGES * PAGE, Attributes { protection: 3, ..Attributes::default() });
+            pages.insert(START, START + PAGES * PAGE, Attributes { protection: Attributes::READ_WRITE, ..Attributes::default() });
             choosing.set_capacity(PAGES);
             let mut model: BTreeMap<usize, bool> = BTreeMap::new();
             for event in events {

@@ -348,7 +348,7 @@ mod tests {
             let stores = Stores::new(1 << 24, 1 << 20, None, 0).expect("addresses");
             let mut all = Contents::new(stores, 8);
             let mut pages = Pages::default();
-            pages.insert(START, START + PAGES * PAGE, Attributes { protection: 3, ..Attributes::default() });
+            pages.insert(START, START + PAGES * PAGE, Attributes { protection: Attributes::READ_WRITE, ..Attributes::default() });
             let address = |page: usize| START + page * PAGE;
             // What each page holds, and whether it is in memory.
             let mut model: Vec<Option<(u8, bool)>> = vec![None; PAGES];

@@ -21,7 +21,7 @@
 //! let mut engine = Engine::new(uffd, options, || 0)?;
 //!
 //! let start = sys::map(16 * PAGE);
-//! assert!(engine.manage(start, 16 * PAGE, Attributes { protection: 3, ..Attributes::default() }));
+//! assert!(engine.manage(start, 16 * PAGE, Attributes { protection: Attributes::READ_WRITE, ..Attributes::default() }));
 //! // A touch would raise SIGBUS; its handler calls this with the address.
 //! assert_eq!(engine.fault(start, true), Outcome::Served);
 //! // SAFETY: the page is there now.

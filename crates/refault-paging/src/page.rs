@@ -321,7 +321,7 @@ mod tests {
                     Event::Manage { first, pages: many, locked } => {
                         let last = (first + many).min(PAGES);
                         pages.remove(at(first), at(last));
-                        let mut attributes = Attributes { protection: 3, ..Attributes::default() };
+                        let mut attributes = Attributes { protection: Attributes::READ_WRITE, ..Attributes::default() };
                         attributes.lock(locked);
                         pages.insert(at(first), at(last), attributes);
                         locked_ranges[first..last].fill(Some(locked));

@@ -47,8 +47,9 @@ use fast_codec::FastCodec;
 
 /// Bits of a slot that say which file: above the place.
 const FILE_SHIFT: u32 = 44;
+const FILE_MASK: u64 = u8::MAX as u64;
 /// Files of a process at most: those from before its forks, and the current one.
-const MAX_FILES: usize = 255;
+const MAX_FILES: usize = FILE_MASK as usize;
 /// Pages that are moved from the pool to the file at once.
 const BATCH: usize = 32;
 
@@ -527,8 +528,8 @@ impl Stores {
     }
 
     fn split(slot: Slot) -> (usize, Slot) {
-        let file = (slot.bits() >> FILE_SHIFT & 0xff) as usize;
-        (file, Slot::from_bits(slot.bits() & !(0xff << FILE_SHIFT)))
+        let file = (slot.bits() >> FILE_SHIFT & FILE_MASK) as usize;
+        (file, Slot::from_bits(slot.bits() & !(FILE_MASK << FILE_SHIFT)))
     }
 
     /// Reads a page back.

@@ -19,7 +19,12 @@ mod same;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use refault_linux::errno::{EFAULT, EINVAL, ENOMEM, ENOSYS};
-use refault_linux::{calls, i386};
+use refault_linux::flags::*;
+use refault_linux::options::{AUDIT_ARCH_I386, PR_SET_SECCOMP, PTRACE_TRACEME};
+use refault_linux::requests::SHMAT;
+use refault_linux::signals::{SA_NODEFER, SA_RESETHAND, SIG_IGN, SIG_SETMASK};
+use refault_linux::sockets::{SYS_RECV, SYS_RECVFROM, SYS_RECVMSG, SYS_SEND, SYS_SENDMSG, SYS_SENDTO};
+use refault_linux::{PAGE, calls, i386};
 use same::{RENAMED, SAME};
 
 use crate::calls::pointed;
@@ -28,26 +33,26 @@ use crate::engine_lock;
 use crate::frame::{self, Context, Info, register};
 use crate::library::report;
 use crate::mapping::managed::pages;
+use crate::table::MAX_VECTORS;
 use crate::thread::Thread;
 
 /// `AUDIT_ARCH_I386`: whose convention a dispatched call follows.
-const OF_32_BITS: u32 = 0x4000_0003;
+const OF_32_BITS: u32 = AUDIT_ARCH_I386 as u32;
 /// `int $0x80`.
 const GATE: u16 = 0x80cd;
 /// Bytes held at an argument of which nothing is known.
-const UNKNOWN: usize = 4096;
-/// Of `mmap`: an address that 32 bits reach.
-const MAP_FIXED: usize = 0x10;
-const MAP_32BIT: usize = 0x40;
-const PAGE_BITS: usize = 12;
-/// Vectors of a call at most.
-const MAX_VECTORS: usize = 1024;
+const UNKNOWN: usize = PAGE;
+const PAGE_BITS: u32 = PAGE.trailing_zeros();
+/// Bytes of `struct iovec` of 32 bits, of `struct mmsghdr`, and where in `struct sigaction` the mask lies.
+const VECTOR: usize = size_of::<[u32; 2]>();
+const MESSAGE_OF_MANY: usize = size_of::<[u32; 8]>();
+const MASK_OF_ACTION: usize = size_of::<[u32; 3]>();
 
 /// Whether a dispatched call came by `int 0x80`.
 pub(crate) fn is_call(info: &Info, context: &Context) -> bool {
     let architecture = (info.rest[0] >> 32) as u32;
     architecture == OF_32_BITS
-        && frame::read::<u16>((context.registers[register::RIP] as usize).wrapping_sub(2)) == Some(GATE)
+        && frame::read::<u16>((context.registers[register::RIP] as usize).wrapping_sub(size_of::<u16>())) == Some(GATE)
 }
 
 /// A call's registers, in the order of its arguments.
@@ -112,12 +117,12 @@ pub(crate) fn serve(thread: &mut Thread, context: &mut Context) -> isize {
         i386::SYS_prctl if a != PR_SET_SECCOMP => native(calls::SYS_prctl, passed),
         i386::SYS_prctl => EINVAL,
         i386::SYS_ptrace if a == PTRACE_TRACEME => native(calls::SYS_ptrace, passed),
-        i386::SYS_signal => set_action(thread, context, a, [b as u32, SA_RESETHAND | SA_NODEFER, 0], 0),
+        i386::SYS_signal => set_action(thread, context, a, [b as u32, (SA_RESETHAND | SA_NODEFER) as u32, 0], 0),
         i386::SYS_rt_sigaction if e == 0 || d == size_of::<u64>() => rt_action(thread, context, passed),
         i386::SYS_rt_sigaction => EINVAL,
         i386::SYS_sigprocmask => set_mask(thread, context, passed),
         i386::SYS_ioctl if pointed::is_refused(b, c) => EINVAL,
-        i386::SYS_ipc if a & 0xffff == SHMAT => refuse(number),
+        i386::SYS_ipc if usize::from(a as u16) == SHMAT => refuse(number),
         i386::SYS_clone
         | i386::SYS_sigaction
         | i386::SYS_sigreturn
@@ -139,12 +144,6 @@ pub(crate) fn serve(thread: &mut Thread, context: &mut Context) -> isize {
     }
 }
 
-const PR_SET_SECCOMP: usize = 22;
-const PTRACE_TRACEME: usize = 0;
-const SHMAT: usize = 21;
-const SA_RESETHAND: u32 = 0x8000_0000;
-const SA_NODEFER: u32 = 0x4000_0000;
-
 /// Flags of `mmap` by which the address is one of 32 bits.
 fn low(flags: usize) -> usize {
     if flags & MAP_FIXED == 0 { flags | MAP_32BIT } else { flags }
@@ -163,9 +162,9 @@ fn refuse(number: usize) -> isize {
     ENOSYS
 }
 
-/// The locks of `fcntl`, whose structures are of 32 bits: F_GETLK to F_SETLKW, and those of `fcntl64`.
+/// The locks of `fcntl`, whose structures are of 32 bits.
 fn is_about_locks(command: usize) -> bool {
-    matches!(command, 5..=7 | 12..=14 | 36..=38)
+    matches!(command, F_GETLK..=F_SETLKW | i386::F_GETLK64..=i386::F_SETLKW64 | F_OFD_GETLK..=F_OFD_SETLKW)
 }
 
 /// Makes a call as it came, with a page held at each argument that may be an address.
@@ -186,15 +185,14 @@ fn by_gate(thread: &mut Thread, context: &mut Context, number: usize, arguments:
 
 /// What the structures at a call's arguments lead to: of messages, and of what `socketcall` is given.
 fn pointers_of(number: usize, [a, b, c, ..]: [usize; 6]) -> Option<Vec<[usize; 2]>> {
-    const CONTAINS_MESSAGE: [usize; 2] = [16, 17];
-    const CONTAINS_BUFFER: [usize; 4] = [9, 10, 11, 12];
+    const CONTAINS_MESSAGE: [usize; 2] = [SYS_SENDMSG, SYS_RECVMSG];
+    const CONTAINS_BUFFER: [usize; 4] = [SYS_SEND, SYS_RECV, SYS_SENDTO, SYS_RECVFROM];
     match number {
         i386::SYS_sendmsg | i386::SYS_recvmsg => message(b),
         i386::SYS_sendmmsg | i386::SYS_recvmmsg | i386::SYS_recvmmsg_time64 => {
-            const EACH: usize = 32;
             let count = c.min(MAX_VECTORS);
-            let mut all = vec![[b, count * EACH]];
-            all.extend((0..count).filter_map(|index| message(b + index * EACH)).flatten());
+            let mut all = vec![[b, count * MESSAGE_OF_MANY]];
+            all.extend((0..count).filter_map(|index| message(b + index * MESSAGE_OF_MANY)).flatten());
             Some(all)
         }
         i386::SYS_socketcall => {
@@ -216,13 +214,13 @@ fn message(header: usize) -> Option<Vec<[usize; 2]>> {
     let [name, name_bytes, vectors, count, control, control_bytes, _] =
         frame::read::<[u32; 7]>(header)?.map(|word| word as usize);
     let mut all = read_vectors(vectors, count)?;
-    all.extend([[name, name_bytes], [control, control_bytes], [vectors, count.min(MAX_VECTORS) * 8]]);
+    all.extend([[name, name_bytes], [control, control_bytes], [vectors, count.min(MAX_VECTORS) * VECTOR]]);
     Some(all)
 }
 
 /// Vectors of 32 bits, as those of 64.
 fn read_vectors(vectors: usize, count: usize) -> Option<Vec<[usize; 2]>> {
-    let at = |index: usize| frame::read::<[u32; 2]>(vectors.wrapping_add(index * 8));
+    let at = |index: usize| frame::read::<[u32; 2]>(vectors.wrapping_add(index * VECTOR));
     (0..count.min(MAX_VECTORS)).map(|index| at(index).map(|pair| pair.map(|word| word as usize))).collect()
 }
 
@@ -282,28 +280,25 @@ fn execute(
 
 /// `mremap`: where it would move to an address of its choice, that is one of 32 bits.
 fn remap(thread: &mut Thread, context: &mut Context, [old, bytes, new_bytes, flags, new, _]: [usize; 6]) -> isize {
-    const MAYMOVE: usize = 1;
-    const FIXED: usize = 2;
     let mut native = |number, arguments| serve_call(thread, context, number, arguments);
-    if flags & (MAYMOVE | FIXED) != MAYMOVE {
+    if flags & (MREMAP_MAYMOVE | MREMAP_FIXED) != MREMAP_MAYMOVE {
         return native(calls::SYS_mremap, [old, bytes, new_bytes, flags, new, 0]);
     }
-    const DONTUNMAP: usize = 4;
-    let in_place = if flags & DONTUNMAP == 0 {
-        native(calls::SYS_mremap, [old, bytes, new_bytes, flags & !MAYMOVE, 0, 0])
+    let in_place = if flags & MREMAP_DONTUNMAP == 0 {
+        native(calls::SYS_mremap, [old, bytes, new_bytes, flags & !MREMAP_MAYMOVE, 0, 0])
     } else {
         ENOMEM
     };
     if in_place != ENOMEM {
         return in_place;
     }
-    const PRIVATE_ANONYMOUS_NORESERVE: usize = 0x4022;
-    let reserve = [0, pages(new_bytes), 0, PRIVATE_ANONYMOUS_NORESERVE | MAP_32BIT, usize::MAX, 0];
+    const FLAGS: usize = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_32BIT;
+    let reserve = [0, pages(new_bytes), 0, FLAGS, usize::MAX, 0];
     let at = native(calls::SYS_mmap, reserve);
     if at < 0 {
         return at;
     }
-    let moved = native(calls::SYS_mremap, [old, bytes, new_bytes, flags | FIXED, at as usize, 0]);
+    let moved = native(calls::SYS_mremap, [old, bytes, new_bytes, flags | MREMAP_FIXED, at as usize, 0]);
     if moved < 0 {
         native(calls::SYS_munmap, [at as usize, pages(new_bytes), 0, 0, 0, 0]);
     }
@@ -329,9 +324,8 @@ fn sleep(thread: &mut Thread, context: &mut Context, [wanted, left, ..]: [usize;
 
 /// `futex`, with a time of 32 bits if it is one that waits.
 fn futex(thread: &mut Thread, context: &mut Context, mut arguments: [usize; 6]) -> isize {
-    const WAITS: [usize; 5] = [0, 6, 9, 11, 13];
-    const COMMAND: usize = 127;
-    if arguments[3] == 0 || !WAITS.contains(&(arguments[1] & COMMAND)) {
+    const WAITS: [usize; 5] = [FUTEX_WAIT, FUTEX_LOCK_PI, FUTEX_WAIT_BITSET, FUTEX_WAIT_REQUEUE_PI, FUTEX_LOCK_PI2];
+    if arguments[3] == 0 || !WAITS.contains(&(arguments[1] & FUTEX_OPERATION)) {
         return serve_call(thread, context, calls::SYS_futex, arguments);
     }
     let Some(time) = read_time(arguments[3]) else { return EFAULT };
@@ -348,7 +342,8 @@ fn rt_action(thread: &mut Thread, context: &mut Context, [signal, new, old, ..]:
         return asked;
     }
     if new != 0 {
-        let (Some(words), Some(mask)) = (frame::read::<[u32; 3]>(new), frame::read::<[u32; 2]>(new + 12)) else {
+        let (Some(words), Some(mask)) = (frame::read::<[u32; 3]>(new), frame::read::<[u32; 2]>(new + MASK_OF_ACTION))
+        else {
             return EFAULT;
         };
         let result = set_action(thread, context, signal, words, u64::from(mask[0]) | u64::from(mask[1]) << 32);
@@ -364,7 +359,7 @@ fn rt_action(thread: &mut Thread, context: &mut Context, [signal, new, old, ..]:
 /// Sets an action of 32 bits: a handler would be called with a frame that the agent does not make.
 fn set_action(thread: &mut Thread, context: &mut Context, signal: usize, words: [u32; 3], mask: u64) -> isize {
     let [handler, flags, restorer] = words;
-    if handler > 1 {
+    if handler as usize > SIG_IGN {
         return refuse(i386::SYS_rt_sigaction);
     }
     let action = [u64::from(handler), u64::from(flags), u64::from(restorer), mask];
@@ -374,7 +369,6 @@ fn set_action(thread: &mut Thread, context: &mut Context, signal: usize, words: 
 
 /// `sigprocmask`, of the first 32 signals.
 fn set_mask(thread: &mut Thread, context: &mut Context, [how, new, old, ..]: [usize; 6]) -> isize {
-    const SETMASK: usize = 2;
     const FIRST: u64 = u32::MAX as u64;
     let mut before = 0u64;
     let own = &raw mut before as usize;
@@ -382,7 +376,7 @@ fn set_mask(thread: &mut Thread, context: &mut Context, [how, new, old, ..]: [us
     native([0, 0, own, size_of::<u64>(), 0, 0]);
     if new != 0 {
         let Some(set) = frame::read::<u32>(new) else { return EFAULT };
-        let set = if how == SETMASK { before & !FIRST | u64::from(set) } else { u64::from(set) };
+        let set = if how == SIG_SETMASK { before & !FIRST | u64::from(set) } else { u64::from(set) };
         let result = native([how, &raw const set as usize, 0, size_of::<u64>(), 0, 0]);
         if result < 0 {
             return result;

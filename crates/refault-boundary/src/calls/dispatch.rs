@@ -196,8 +196,8 @@ pub(crate) fn give_up(thread: &mut Thread, context: &mut Context) -> bool {
 /// What the kernel writes when a thread begins and ends.
 fn hold_thread_words(number: usize, [a, b, c, d, ..]: [usize; 6]) {
     if number == SYS_clone {
-        hold_for_good(c, 4);
-        hold_for_good(d, 4);
+        hold_for_good(c, size_of::<i32>());
+        hold_for_good(d, size_of::<i32>());
     } else if number == SYS_clone3
         && let Ok(passed) = clone::CloneArguments::read(a, b)
     {

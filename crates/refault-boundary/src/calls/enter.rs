@@ -7,7 +7,7 @@ use crate::calls::compat;
 use crate::calls::dispatch::{give_up, serve};
 use crate::calls::pointed;
 use crate::engine_lock;
-use crate::frame::{self, ARGUMENTS, Context, Info, register};
+use crate::frame::{self, ARGUMENTS, Context, Info, SYSCALL, SYSCALL_BYTES, register};
 use crate::patched::fast;
 use crate::patched::sites;
 use crate::signals;
@@ -22,16 +22,15 @@ use crate::user_dispatch;
 /// in two registers, which [`enter`] changes in each call that comes to it.
 pub(crate) fn find_lost(thread: &Thread, context: &mut Context) {
     use register::{FLAGS, R11, RCX, RIP};
-    const SYSCALL: u16 = 0x050f;
     let registers = &mut context.registers;
     let after = registers[RIP];
     if registers[RCX] == after
         && registers[R11] == registers[FLAGS]
         && thread.is_dispatched
         && !user_dispatch::is_own_code(after as usize)
-        && frame::read::<u16>((after as usize).wrapping_sub(2)) == Some(SYSCALL)
+        && frame::read::<u16>((after as usize).wrapping_sub(SYSCALL_BYTES)) == Some(SYSCALL)
     {
-        registers[RIP] = after - 2;
+        registers[RIP] = after - SYSCALL_BYTES as u64;
     }
 }
 
@@ -61,7 +60,7 @@ pub(crate) fn enter(thread: &mut Thread, info: &Info, context: &mut Context) {
             let refused = if sets_filter { pointed::refused_filter(number, arguments) } else { None };
             if sets_filter && refused.is_none() && give_up(thread, context) {
                 // The program makes it by itself: the filter may forbid the return from here (`rt_sigreturn`).
-                context.registers[RIP] -= 2;
+                context.registers[RIP] -= SYSCALL_BYTES as u64;
                 return signals::deliver_kept(thread, context);
             }
             let result = match refused {

@@ -5,6 +5,7 @@
 //! [`engine_lock::release`]. Cost: the engine's lock once for each span.
 
 use refault_linux::calls::{SYS_clock_nanosleep, SYS_futex};
+use refault_linux::flags::{FUTEX_OPERATION, FUTEX_WAIT, TIMER_ABSTIME};
 use refault_linux::sys;
 
 use crate::calls::pointed;
@@ -95,9 +96,6 @@ pub(crate) fn prepare_plain(thread: &mut Thread, row: &Row, arguments: [usize; 6
 
 /// Whether a call's time is a while, and not a moment at which it ends.
 fn is_relative(number: usize, arguments: &[usize; 6]) -> bool {
-    const TIMER_ABSTIME: usize = 1;
-    const FUTEX_OPERATION: usize = 127;
-    const FUTEX_WAIT: usize = 0;
     match number {
         SYS_clock_nanosleep => arguments[1] & TIMER_ABSTIME == 0,
         SYS_futex => arguments[1] & FUTEX_OPERATION == FUTEX_WAIT,

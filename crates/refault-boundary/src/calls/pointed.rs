@@ -2,6 +2,10 @@
 
 use refault_linux::calls::{SYS_prctl, SYS_seccomp};
 use refault_linux::options::{PR_SET_SECCOMP, SECCOMP_MODE_FILTER, SECCOMP_SET_MODE_FILTER, SECCOMP_SET_MODE_STRICT};
+use refault_linux::requests::{
+    INSTRUCTION, UFFD_FEATURE_EVENT_FORK, UFFD_FEATURE_EVENT_REMAP, UFFD_FEATURE_EVENT_REMOVE,
+    UFFD_FEATURE_EVENT_UNMAP, UFFDIO_API, UFFDIO_COPY, UFFDIO_MOVE, UFFDIO_REGISTER,
+};
 use refault_paging::PAGE;
 
 use crate::calls::make::plain;
@@ -9,34 +13,31 @@ use crate::engine_lock;
 use crate::frame;
 use crate::thread::Thread;
 
-/// `UFFDIO_API`: version, features.
-const API: u32 = 0xc018_aa3f;
 /// The features by which a call waits until the program has read an event of it: of a fork, of what is moved, discarded
 /// or unmapped.
-const EVENTS: u64 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 6;
-/// `UFFDIO_REGISTER`: start and bytes of what is to be registered.
-const REGISTER: u32 = 0xc020_aa00;
-/// `UFFDIO_COPY`: to, from, bytes.
-const COPY: u32 = 0xc028_aa03;
-/// `UFFDIO_MOVE`: to, from, bytes.
-const MOVE: u32 = 0xc028_aa05;
+const EVENTS: usize =
+    UFFD_FEATURE_EVENT_FORK | UFFD_FEATURE_EVENT_REMAP | UFFD_FEATURE_EVENT_REMOVE | UFFD_FEATURE_EVENT_UNMAP;
+/// Bytes that are held of what is copied.
+const MAX_COPIED: usize = 1 << 40;
 
 /// Holds what a request reads and writes beside its own structure, where the kernel would not say EFAULT and nothing
 /// else for a page that is missing. What the program registers with a userfaultfd of its own, and what it moves by
 /// one, is managed no more: the kernel knows one per mapping.
 pub(crate) fn prepare(thread: &mut Thread, request: usize, structure: usize) {
-    match request as u32 {
-        REGISTER => {
+    match request as u32 as usize {
+        // Start and bytes.
+        UFFDIO_REGISTER => {
             if let Some([start, bytes]) = frame::read::<[usize; 2]>(structure) {
                 let_go(start, bytes);
             }
         }
-        COPY => {
+        // To, from, bytes.
+        UFFDIO_COPY => {
             if let Some([_, from, bytes]) = frame::read::<[usize; 3]>(structure) {
-                engine_lock::hold(thread, from, bytes.min(1 << 40), false);
+                engine_lock::hold(thread, from, bytes.min(MAX_COPIED), false);
             }
         }
-        MOVE => {
+        UFFDIO_MOVE => {
             if let Some([_, from, bytes]) = frame::read::<[usize; 3]>(structure) {
                 let_go(from, bytes);
             }
@@ -48,7 +49,9 @@ pub(crate) fn prepare(thread: &mut Thread, request: usize, structure: usize) {
 /// Whether a request is refused: a userfaultfd that tells of changes of mappings. The agent makes those with its lock
 /// held, for which a thread that reads the events would wait as soon as it touches a page that is missing.
 pub(crate) fn is_refused(request: usize, structure: usize) -> bool {
-    request as u32 == API && frame::read::<[u64; 2]>(structure).is_some_and(|[_, features]| features & EVENTS != 0)
+    // Version and features.
+    request as u32 as usize == UFFDIO_API
+        && frame::read::<[usize; 2]>(structure).is_some_and(|[_, features]| features & EVENTS != 0)
 }
 
 /// Whether a call sets a filter of system calls.
@@ -64,7 +67,6 @@ pub(crate) fn sets_filter(number: usize, [what, ..]: [usize; 6]) -> bool {
 /// way whether there are filters. `None` if there is one, or none is needed.
 pub(crate) fn refused_filter(number: usize, mut arguments: [usize; 6]) -> Option<isize> {
     const MAX_LENGTH: usize = 4096;
-    const INSTRUCTION: usize = 8;
     /// No program has anything there.
     const NOWHERE: usize = usize::MAX & !(PAGE - 1);
     let kind = if number == SYS_prctl { SECCOMP_MODE_FILTER } else { SECCOMP_SET_MODE_FILTER };
@@ -75,7 +77,7 @@ pub(crate) fn refused_filter(number: usize, mut arguments: [usize; 6]) -> Option
         arguments[2] = NOWHERE;
         return Some(plain(number, arguments));
     };
-    let length = length & 0xffff;
+    let length = usize::from(length as u16);
     let mut copy = vec![0u8; length.min(MAX_LENGTH) * INSTRUCTION];
     if (1..=MAX_LENGTH).contains(&length) && frame::copy(copy.as_mut_ptr() as usize, code, copy.len()) {
         return None;

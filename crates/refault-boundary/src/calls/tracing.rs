@@ -11,6 +11,8 @@
 use std::mem::offset_of;
 
 use refault_linux::calls::{SYS_ptrace, SYS_waitid};
+use refault_linux::flags::{__WALL, P_PID, WEXITED, WNOWAIT, WUNTRACED};
+use refault_linux::options::{NT_PRSTATUS, PTRACE_ATTACH, PTRACE_GETREGS, PTRACE_GETREGSET};
 use refault_linux::sys;
 
 use crate::calls::make::plain;
@@ -21,37 +23,43 @@ use crate::patched::switch;
 use crate::signals;
 use crate::thread::Thread;
 
-const GET_REGISTERS: usize = 12;
-const ATTACH: usize = 16;
-const GET_REGISTER_SET: usize = 0x4204;
-/// The set that the general registers are (`NT_PRSTATUS`).
-const GENERAL: usize = 1;
-
-/// The general registers, as the kernel shows them (`struct user_regs_struct`): words.
-const WORDS: usize = 27;
-const STACK_POINTER: usize = 19;
-/// Where each has its value in a signal frame. What is not there (segments and their bases, what was asked of the kernel)
-/// stays.
-const PLACES: [(usize, usize); 18] = [
-    (0, register::R15),
-    (1, register::R14),
-    (2, register::R13),
-    (3, register::R12),
-    (4, register::RBP),
-    (5, register::RBX),
-    (6, register::R11),
-    (7, register::R10),
-    (8, register::R9),
-    (9, register::R8),
-    (10, register::RAX),
-    (11, register::RCX),
-    (12, register::RDX),
-    (13, register::RSI),
-    (14, register::RDI),
-    (16, register::RIP),
-    (18, register::FLAGS),
-    (STACK_POINTER, register::RSP),
-];
+/// The general registers in the order in which the kernel shows them (`struct user_regs_struct`), a word each, and where
+/// they lie in a frame. Those without a place are the kernel's to say.
+const SHOWN: [Option<usize>; 27] = {
+    use register::*;
+    [
+        Some(R15),
+        Some(R14),
+        Some(R13),
+        Some(R12),
+        Some(RBP),
+        Some(RBX),
+        Some(R11),
+        Some(R10),
+        Some(R9),
+        Some(R8),
+        Some(RAX),
+        Some(RCX),
+        Some(RDX),
+        Some(RSI),
+        Some(RDI),
+        // The number of the call.
+        None,
+        Some(RIP),
+        // A segment.
+        None,
+        Some(FLAGS),
+        Some(RSP),
+        // Segments and their bases.
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+    ]
+};
 
 /// A call of `ptrace` by a child that shares this memory, whose own memory is held.
 pub(crate) fn serve(arguments: [usize; 6]) -> isize {
@@ -60,9 +68,9 @@ pub(crate) fn serve(arguments: [usize; 6]) -> isize {
         return plain(SYS_ptrace, arguments);
     }
     match request {
-        ATTACH => attach(arguments),
-        GET_REGISTERS => shown(arguments, data, WORDS),
-        GET_REGISTER_SET if which == GENERAL => {
+        PTRACE_ATTACH => attach(arguments),
+        PTRACE_GETREGS => shown(arguments, data, SHOWN.len()),
+        PTRACE_GETREGSET if which == NT_PRSTATUS => {
             let result = plain(SYS_ptrace, arguments);
             match frame::read::<sys::Range>(data) {
                 Some(set) if result == 0 => show(set.start, set.bytes / size_of::<u64>()),
@@ -76,10 +84,8 @@ pub(crate) fn serve(arguments: [usize; 6]) -> isize {
 
 /// Stops a thread at a moment in which none holds a lock of the agent's.
 fn attach(arguments: [usize; 6]) -> isize {
-    /// Whom to wait for: the thread with this number.
-    const ONE: usize = 1;
-    /// `WSTOPPED | WEXITED | WNOWAIT | __WALL`: the child waits for it itself.
-    const STOPPED_OR_ENDED: usize = 2 | 4 | 0x0100_0000 | 0x4000_0000;
+    /// The child waits for it itself.
+    const STOPPED_OR_ENDED: usize = WUNTRACED | WEXITED | WNOWAIT | __WALL;
     // A call from a patched site keeps registers where nobody finds them.
     switch::turn_off();
     let paging = paging();
@@ -88,7 +94,7 @@ fn attach(arguments: [usize; 6]) -> isize {
     let heap = heap::stand_still();
     let result = plain(SYS_ptrace, arguments);
     if result == 0 {
-        plain(SYS_waitid, [ONE, arguments[1], 0, STOPPED_OR_ENDED, 0, 0]);
+        plain(SYS_waitid, [P_PID, arguments[1], 0, STOPPED_OR_ENDED, 0, 0]);
     }
     drop((heap, actions, blocks, paging));
     result
@@ -105,9 +111,10 @@ fn shown(arguments: [usize; 6], at: usize, words: usize) -> isize {
 /// Replaces registers of a thread that is in the agent by those that the program called it with.
 fn show(at: usize, words: usize) {
     let word = |index: usize| at + index * size_of::<u64>();
-    let Some(pointer) = frame::read::<u64>(word(STACK_POINTER)).filter(|_| words > STACK_POINTER) else { return };
+    let place = SHOWN.iter().position(|shown| *shown == Some(register::RSP)).filter(|place| *place < words);
+    let Some(pointer) = place.and_then(|place| frame::read::<u64>(word(place))) else { return };
     let Some(context) = Thread::entered_with(pointer as usize) else { return };
-    for (index, place) in PLACES {
+    for (index, place) in SHOWN.into_iter().enumerate().filter_map(|(index, place)| Some((index, place?))) {
         let from = context + offset_of!(Context, registers) + place * size_of::<u64>();
         if let Some(value) = frame::read::<u64>(from) {
             frame::write(word(index), &value);

@@ -5,10 +5,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use refault_linux::calls::{
-    SYS_close, SYS_close_range, SYS_dup2, SYS_dup3, SYS_fcntl, SYS_fstat, SYS_fstatfs, SYS_getrlimit, SYS_newfstatat,
-    SYS_open, SYS_statx,
+    SYS_close, SYS_close_range, SYS_dup2, SYS_dup3, SYS_fcntl, SYS_fstat, SYS_newfstatat, SYS_open, SYS_statx,
 };
-use refault_linux::errno::{EMFILE, ENFILE};
+use refault_linux::errno::{EINVAL, EMFILE, ENFILE};
+use refault_linux::files::{DIRENT_BYTES, DIRENT_KIND, DIRENT_NAME, DT_LNK, PROC_SUPER_MAGIC, Stat};
+use refault_linux::flags::{AT_EMPTY_PATH, F_DUPFD_CLOEXEC, F_GETFD, O_APPEND, O_CLOEXEC, O_WRONLY, RLIMIT_NOFILE};
 use refault_linux::sys;
 use refault_paging::settings::Output;
 
@@ -43,25 +44,23 @@ pub(crate) fn adopt(descriptor: i32) -> i32 {
 /// A copy of one of the program's descriptors for the agent; -1 if there is none to copy, the descriptor itself, which
 /// stays the program's, if no number is left.
 pub(crate) fn copy_of(descriptor: i32) -> i32 {
-    const GETFD: usize = 1;
     if let Some(high) = high(descriptor) {
         keep(high);
         return high;
     }
     // SAFETY: asks only.
-    let is_there = unsafe { sys::call(SYS_fcntl, [descriptor as usize, GETFD, 0, 0, 0, 0]) } >= 0;
+    let is_there = unsafe { sys::call(SYS_fcntl, [descriptor as usize, F_GETFD, 0, 0, 0, 0]) } >= 0;
     if is_there { descriptor } else { -1 }
 }
 
 /// A copy with a high number, close-on-exec.
 fn high(descriptor: i32) -> Option<i32> {
-    const DUPFD_CLOEXEC: usize = 1030;
-    let mut limit = [0u64; 2];
-    // SAFETY: getrlimit writes two words.
-    unsafe { sys::call(SYS_getrlimit, [7, limit.as_mut_ptr() as usize, 0, 0, 0, 0]) };
-    let from = limit[0].min(1024).saturating_sub(MAX_OWN as u64 + 8) as usize;
+    /// Higher ones cost a longer table.
+    const HIGH: u64 = 1024;
+    let [limit, _] = sys::limits(RLIMIT_NOFILE);
+    let from = limit.min(HIGH).saturating_sub(MAX_OWN as u64 + 8) as usize;
     // SAFETY: makes a descriptor.
-    let high = unsafe { sys::call(SYS_fcntl, [descriptor as usize, DUPFD_CLOEXEC, from, 0, 0, 0]) };
+    let high = unsafe { sys::call(SYS_fcntl, [descriptor as usize, F_DUPFD_CLOEXEC, from, 0, 0, 0]) };
     (high >= 0).then_some(high as i32)
 }
 
@@ -99,37 +98,30 @@ pub(crate) fn is_about_own(number: usize, arguments: [usize; 6]) -> bool {
 /// Whether a call asks about a file by a number that is the agent's: `fstat`, and `newfstatat` and `statx` without a
 /// path.
 fn asks_about_own(number: usize, [descriptor, path, third, fourth, ..]: [usize; 6]) -> bool {
-    const EMPTY_PATH: usize = 0x1000;
     let flags = if number == SYS_statx { third } else { fourth };
     is_own(descriptor)
         && (number == SYS_fstat
-            || flags & EMPTY_PATH != 0 && (path == 0 || frame::read::<u8>(path).is_none_or(|byte| byte == 0)))
+            || flags & AT_EMPTY_PATH != 0 && (path == 0 || frame::read::<u8>(path).is_none_or(|byte| byte == 0)))
 }
 
 /// Whether a descriptor is of a folder of `/proc`, which may list the agent's. Cost: a system call.
 pub(crate) fn is_folder_of_proc(descriptor: usize) -> bool {
-    const PROC: u64 = 0x9fa0;
-    let mut status = [0u64; 15];
-    // SAFETY: fstatfs writes 120 bytes.
-    let error = unsafe { sys::call(SYS_fstatfs, [descriptor, status.as_mut_ptr() as usize, 0, 0, 0, 0]) };
-    error == 0 && status[0] == PROC
+    sys::file_system(descriptor) == Some(PROC_SUPER_MAGIC)
 }
 
 /// Takes the agent's descriptors out of the entries, so many bytes, that `getdents64` has said of a folder of `/proc`. How
 /// many bytes are left.
 pub(crate) fn leave_out_own(folder: usize, entries: usize, bytes: usize) -> usize {
-    const LENGTH: usize = 16;
-    const KIND: usize = 18;
-    const NAME: usize = 19;
-    const LINK: u8 = 10;
     let (mut from, mut to) = (entries, entries);
     let end = entries + bytes;
     while from < end {
-        let (Some(length), Some(kind)) = (frame::read::<u16>(from + LENGTH), frame::read::<u8>(from + KIND)) else {
+        let (Some(length), Some(kind)) =
+            (frame::read::<u16>(from + DIRENT_BYTES), frame::read::<u8>(from + DIRENT_KIND))
+        else {
             break;
         };
         let length = usize::from(length);
-        let names_own = kind == LINK && number_at(from + NAME).is_some_and(|number| is_own_in(folder, number));
+        let names_own = kind == DT_LNK && number_at(from + DIRENT_NAME).is_some_and(|number| is_own_in(folder, number));
         if !names_own {
             if to != from && !frame::copy(to, from, length) {
                 break;
@@ -160,18 +152,11 @@ fn is_own_in(folder: usize, number: usize) -> bool {
     if !is_own(number) {
         return false;
     }
-    // What `newfstatat` says: 144 bytes, of which the first two words are device and inode.
     let status = |folder: usize, name: &str, flags: usize| {
         let name = std::ffi::CString::new(name).ok()?;
-        let mut status = [0u64; 18];
-        // SAFETY: reads the name and writes 144 bytes.
-        let error = unsafe {
-            sys::call(SYS_newfstatat, [folder, name.as_ptr() as usize, status.as_mut_ptr() as usize, flags, 0, 0])
-        };
-        (error == 0).then_some([status[0], status[1]])
+        sys::status_at(folder, &name, flags).as_ref().map(Stat::identity)
     };
-    const EMPTY_PATH: usize = 0x1000;
-    let here = status(number, "", EMPTY_PATH);
+    let here = status(number, "", AT_EMPTY_PATH);
     here.is_some() && here == status(folder, &number.to_string(), 0)
 }
 
@@ -179,24 +164,22 @@ fn is_own_in(folder: usize, number: usize) -> bool {
 /// opened.
 pub(crate) fn output(file: &Output) -> Option<i32> {
     let descriptor = file.descriptor;
-    let mut stat = [0u64; 18];
-    // SAFETY: fstat writes 144 bytes, of which the first two words are device and inode.
-    let there = unsafe { sys::call(SYS_fstat, [descriptor as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0]) } == 0;
-    if there && stat[..2] == [file.device, file.inode] {
+    if sys::status(descriptor as usize).is_ok_and(|status| status.identity() == [file.device, file.inode]) {
         keep(descriptor);
         return Some(descriptor);
     }
     let path = std::ffi::CString::new(file.path.as_bytes()).ok()?;
-    // SAFETY: opens a file: O_WRONLY | O_APPEND | O_CLOEXEC.
-    let opened = unsafe { sys::call(SYS_open, [path.as_ptr() as usize, 0o2_002_001, 0, 0, 0, 0]) };
+    const FLAGS: usize = O_WRONLY | O_APPEND | O_CLOEXEC;
+    // SAFETY: opens a file.
+    let opened = unsafe { sys::call(SYS_open, [path.as_ptr() as usize, FLAGS, 0, 0, 0, 0]) };
     (opened >= 0).then(|| adopt(opened as i32))
 }
 
 /// `close_range`, which leaves the agent's descriptors open.
 pub(crate) fn close_range(first: usize, last: usize, flags: usize) -> isize {
-    let (first, last) = (first & 0xffff_ffff, last & 0xffff_ffff);
+    let [first, last] = [first, last].map(|number| number as u32 as usize);
     if first > last {
-        return -22;
+        return EINVAL;
     }
     let mut own: [usize; MAX_OWN] = std::array::from_fn(|index| OWN[index].load(Ordering::Relaxed) as u32 as usize);
     own.sort_unstable();

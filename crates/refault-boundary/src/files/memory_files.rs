@@ -17,7 +17,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use refault_linux::calls::*;
 use refault_linux::errno::EIO;
+use refault_linux::files::{DIRENT_BYTES, DIRENT_NAME, PROC_SUPER_MAGIC, S_IFREG, S_IRUSR, S_IWUSR, major};
+use refault_linux::flags::{O_CLOEXEC, O_DIRECTORY, O_RDONLY, SEEK_CUR};
+use refault_linux::sockets::{CMSGHDR, CMSGHDR_KIND, MMSGHDR, MSGHDR_CONTROL, SCM_RIGHTS, SOL_SOCKET};
 use refault_linux::sys;
+use refault_paging::PAGE;
 
 use crate::calls::make::plain;
 use crate::calls::visits;
@@ -29,14 +33,6 @@ use crate::thread::Thread;
 /// There was one, which may be there still under any number.
 static MAY_BE_OPEN: AtomicBool = AtomicBool::new(false);
 
-/// Bytes of `struct stat` and `struct statfs`, in words.
-const STAT: usize = 18;
-const STATFS: usize = 15;
-/// Of `struct msghdr`: the control data's address, and its bytes.
-const CONTROL: usize = 32;
-/// Bytes from one message of `recvmmsg` to the next.
-const MESSAGE: usize = 64;
-
 /// Whether reads and writes must be looked at.
 pub(crate) fn may_be_open() -> bool {
     MAY_BE_OPEN.load(Ordering::Relaxed)
@@ -44,25 +40,23 @@ pub(crate) fn may_be_open() -> bool {
 
 /// Looks through the descriptors with which the program begins.
 pub(crate) fn look_at_inherited() {
-    const DIRECTORY: usize = 0o2_200_000;
-    const NAME: usize = 19;
-    const LENGTH: usize = 16;
+    const FLAGS: usize = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
     let path = c"/proc/self/fd";
-    let folder = plain(SYS_open, [path.as_ptr() as usize, DIRECTORY, 0, 0, 0, 0]);
+    let folder = plain(SYS_open, [path.as_ptr() as usize, FLAGS, 0, 0, 0, 0]);
     if folder < 0 {
         return;
     }
-    let mut entries = [0u8; 4096];
+    let mut entries = [0u8; PAGE];
     loop {
         let read = plain(SYS_getdents64, [folder as usize, entries.as_mut_ptr() as usize, entries.len(), 0, 0, 0]);
         let Ok(read @ 1..) = usize::try_from(read) else { break };
         let mut at = 0;
-        while at + NAME < read {
-            let digits = entries[at + NAME..read].iter().take_while(|byte| byte.is_ascii_digit());
+        while at + DIRENT_NAME < read {
+            let digits = entries[at + DIRENT_NAME..read].iter().take_while(|byte| byte.is_ascii_digit());
             look_at(
                 digits.fold(0usize, |number, digit| number.saturating_mul(10).saturating_add((digit - b'0') as usize)),
             );
-            at += usize::from(u16::from_le_bytes([entries[at + LENGTH], entries[at + LENGTH + 1]])).max(1);
+            at += usize::from(u16::from_le_bytes([entries[at + DIRENT_BYTES], entries[at + DIRENT_BYTES + 1]])).max(1);
         }
     }
     plain(SYS_close, [folder as usize, 0, 0, 0, 0, 0]);
@@ -80,24 +74,25 @@ pub(crate) fn was_made(number: usize, arguments: [usize; 6], result: isize) {
     }
     match number {
         SYS_recvmsg => look_at_received(arguments[1]),
-        SYS_recvmmsg => (0..result as usize).for_each(|index| look_at_received(arguments[1] + index * MESSAGE)),
+        SYS_recvmmsg => (0..result as usize).for_each(|index| look_at_received(arguments[1] + index * MMSGHDR)),
         _ => look_at(result as usize),
     }
 }
 
 /// Looks at the descriptors that came with a message.
 fn look_at_received(header: usize) {
-    const RIGHTS: [u32; 2] = [1, 1];
-    const HEAD: usize = 16;
-    let Some([control, bytes]) = frame::read::<[usize; 2]>(header + CONTROL) else { return };
+    const RIGHTS: [u32; 2] = [SOL_SOCKET as u32, SCM_RIGHTS as u32];
+    let Some([control, bytes]) = frame::read::<[usize; 2]>(header + MSGHDR_CONTROL) else { return };
     let (mut at, end) = (control, control.saturating_add(bytes));
-    while control != 0 && end.saturating_sub(at) >= HEAD {
-        let (Some(length), Some(kind)) = (frame::read::<usize>(at), frame::read::<[u32; 2]>(at + 8)) else { return };
-        if !(HEAD..=end - at).contains(&length) {
+    while control != 0 && end.saturating_sub(at) >= CMSGHDR {
+        let (Some(length), Some(kind)) = (frame::read::<usize>(at), frame::read::<[u32; 2]>(at + CMSGHDR_KIND)) else {
+            return;
+        };
+        if !(CMSGHDR..=end - at).contains(&length) {
             return;
         }
         if kind == RIGHTS {
-            let numbers = (at + HEAD..at + length).step_by(size_of::<i32>());
+            let numbers = (at + CMSGHDR..at + length).step_by(size_of::<i32>());
             numbers.filter_map(frame::read::<i32>).for_each(|number| look_at(number as usize));
         }
         at += length.next_multiple_of(size_of::<usize>());
@@ -114,21 +109,11 @@ fn look_at(descriptor: usize) {
 fn is_memory_file(descriptor: usize) -> bool {
     const ANONYMOUS: u64 = 0;
     /// A regular file for its owner alone.
-    const MODE: u32 = 0o100_600;
-    const PROC: u64 = 0x9fa0;
-    let (mut status, mut system) = ([0u64; STAT], [0u64; STATFS]);
-    // SAFETY: they write 144 and 120 bytes.
-    unsafe {
-        if sys::call(SYS_fstat, [descriptor, status.as_mut_ptr() as usize, 0, 0, 0, 0]) != 0
-            || status[0] >> 8 & 0xfff != ANONYMOUS
-            || status[3] as u32 != MODE
-            || status[6] != 0
-            || sys::call(SYS_fstatfs, [descriptor, system.as_mut_ptr() as usize, 0, 0, 0, 0]) != 0
-        {
-            return false;
-        }
-    }
-    system[0] == PROC && path_of(descriptor).is_none_or(|path| path.ends_with("/mem"))
+    const MODE: u32 = S_IFREG | S_IRUSR | S_IWUSR;
+    sys::status(descriptor)
+        .is_ok_and(|status| major(status.device) == ANONYMOUS && status.mode == MODE && status.bytes == 0)
+        && sys::file_system(descriptor) == Some(PROC_SUPER_MAGIC)
+        && path_of(descriptor).is_none_or(|path| path.ends_with("/mem"))
 }
 
 /// The path of a descriptor, as the kernel says it now.
@@ -231,8 +216,7 @@ pub(crate) fn serve(thread: &mut Thread, number: usize, arguments: [usize; 6]) -
 
 /// Where a descriptor's next read or write is.
 fn position(descriptor: usize) -> Option<usize> {
-    const CURRENT: usize = 1;
-    let at = plain(SYS_lseek, [descriptor, 0, CURRENT, 0, 0, 0]);
+    let at = plain(SYS_lseek, [descriptor, 0, SEEK_CUR, 0, 0, 0]);
     // Addresses of the kernel's half are negative positions.
     (at >= 0).then_some(at as usize)
 }

@@ -21,6 +21,18 @@
 mod many;
 mod rest;
 
+use refault_linux::END_OF_ADDRESSES;
+use refault_linux::calls::*;
+use refault_linux::errno::{ENOSYS, EPERM};
+use refault_linux::flags::{
+    O_APPEND, O_DIRECT, RWF_APPEND, RWF_DONTCACHE, RWF_DSYNC, RWF_HIPRI, RWF_NOAPPEND, RWF_NOWAIT, RWF_SYNC,
+};
+use refault_linux::sockets::{
+    ADDRESS, MSG_CMSG_CLOEXEC, MSG_DONTWAIT, MSG_EOR, MSG_MORE, MSG_NOSIGNAL, MSG_WAITALL, MSGHDR_VECTORS, SCM_RIGHTS,
+    SOL_SOCKET,
+};
+use refault_paging::PAGE;
+
 use crate::calls::make::{make, plain};
 use crate::engine_lock;
 use crate::files::opened::{
@@ -29,45 +41,20 @@ use crate::files::opened::{
 use crate::files::progress::{Header, Progress};
 use crate::frame::{self, Context};
 use crate::mapping::managed::{ALWAYS_WHOLE, is_managed, most_held, quarter_of_budget};
+use crate::table::{MAX_CONTROL, MAX_VECTORS};
 use crate::thread::Thread;
 
 pub(crate) use rest::go_on;
 
-const READ: usize = 0;
-const WRITE: usize = 1;
-const PREAD: usize = 17;
-const PWRITE: usize = 18;
-const READV: usize = 19;
-const WRITEV: usize = 20;
-const SENDTO: usize = 44;
-const RECVFROM: usize = 45;
-const SENDMSG: usize = 46;
-const RECVMSG: usize = 47;
-const PREADV: usize = 295;
-const PWRITEV: usize = 296;
-const SENDMMSG: usize = 307;
-const PREADV2: usize = 327;
-const PWRITEV2: usize = 328;
-
 /// What the kernel moves by one call at most.
 const MAX_BY_ONE_CALL: usize = 0x7fff_f000;
-/// Vectors of a call, as the kernel limits them, and of one piece.
-const MAX_VECTORS: usize = 1024;
+/// Vectors of one piece.
 const MAX_IN_PIECE: usize = 64;
-/// Bytes of an address at most.
-const MAX_NAME: usize = 128;
 
-const MSG_DONTWAIT: usize = 0x40;
-const MSG_EOR: usize = 0x80;
-const MSG_WAITALL: usize = 0x100;
-const MSG_NOSIGNAL: usize = 0x4000;
-const MSG_MORE: usize = 0x8000;
-const MSG_CMSG_CLOEXEC: usize = 0x4000_0000;
 const SENT_IN_PIECES: usize = MSG_DONTWAIT | MSG_EOR | MSG_NOSIGNAL | MSG_MORE;
 const RECEIVED_IN_PIECES: usize = MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL | MSG_CMSG_CLOEXEC;
-/// Of a `preadv2` or `pwritev2`: RWF_HIPRI, DSYNC, SYNC, NOWAIT, APPEND, NOAPPEND, DONTCACHE.
-const FLAGS_OF_FILES: usize = 0x1 | 0x2 | 0x4 | 0x8 | APPENDS | 0x20 | 0x80;
-const APPENDS: usize = 0x10;
+/// Of a `preadv2` or `pwritev2`.
+const FLAGS_OF_FILES: usize = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND | RWF_NOAPPEND | RWF_DONTCACHE;
 
 /// What the pieces of a call have in common: what its descriptor means, and the bytes that were moved before the first of them.
 #[derive(Clone, Copy)]
@@ -78,7 +65,7 @@ struct Way {
 
 /// Makes a call in pieces. `None`: it is to be made whole.
 pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [usize; 6]) -> Option<isize> {
-    if number == SENDMMSG {
+    if number == SYS_sendmmsg {
         return many::send(thread, context, arguments);
     }
     if !exceeds(number, arguments) {
@@ -97,20 +84,22 @@ pub(crate) fn take(thread: &mut Thread, number: usize, arguments: [usize; 6]) ->
     let [descriptor, a, b, c, name, last] = arguments;
     let mut header = Header::default();
     match number {
-        READ | WRITE | PREAD | PWRITE | SENDTO | RECVFROM => set_vectors(thread, &[[a, b]])?,
-        SENDMSG | RECVMSG => {
+        SYS_read | SYS_write | SYS_pread64 | SYS_pwrite64 | SYS_sendto | SYS_recvfrom => {
+            set_vectors(thread, &[[a, b]])?
+        }
+        SYS_sendmsg | SYS_recvmsg => {
             header = frame::read(a)?;
             read_vectors(thread, header[2], header[3])?;
         }
         _ => read_vectors(thread, a, b)?,
     }
-    if number == SENDTO {
+    if number == SYS_sendto {
         [header[0], header[1]] = [name, last];
     }
     let flags = match number {
-        SENDMSG | RECVMSG => b,
-        SENDTO | RECVFROM => c,
-        PREADV2 | PWRITEV2 => last,
+        SYS_sendmsg | SYS_recvmsg => b,
+        SYS_sendto | SYS_recvfrom => c,
+        SYS_preadv2 | SYS_pwritev2 => last,
         _ => 0,
     };
     Some(Message { descriptor, flags, header, from: a })
@@ -132,13 +121,13 @@ fn make_all(
     match way.opened.kind {
         Kind::Whole => None,
         Kind::Stream => match number {
-            READ | READV => Some(receive_some(thread, context, number, arguments)),
-            RECVFROM | RECVMSG if !message.is_received_in_pieces() => None,
-            RECVFROM => Some(receive_from(thread, context, arguments, way)),
-            RECVMSG => Some(receive(thread, context, message, way)),
-            WRITE | WRITEV | SENDTO | SENDMSG if !message.is_sent_in_pieces() => None,
-            SENDMSG => Some(send(thread, context, message, way, Progress::default())),
-            WRITE | WRITEV | SENDTO => {
+            SYS_read | SYS_readv => Some(receive_some(thread, context, number, arguments)),
+            SYS_recvfrom | SYS_recvmsg if !message.is_received_in_pieces() => None,
+            SYS_recvfrom => Some(receive_from(thread, context, arguments, way)),
+            SYS_recvmsg => Some(receive(thread, context, message, way)),
+            SYS_write | SYS_writev | SYS_sendto | SYS_sendmsg if !message.is_sent_in_pieces() => None,
+            SYS_sendmsg => Some(send(thread, context, message, way, Progress::default())),
+            SYS_write | SYS_writev | SYS_sendto => {
                 let result = send(thread, context, message, way, Progress::default());
                 (!is_forbidden(result)).then_some(result)
             }
@@ -151,17 +140,15 @@ fn make_all(
 /// Whether a filter that the program runs under forbids `sendmsg`, which is not what the program has called. Nothing was
 /// sent: its own call is made, whole.
 fn is_forbidden(result: isize) -> bool {
-    const EPERM: isize = -1;
-    const ENOSYS: isize = -38;
     matches!(result, EPERM | ENOSYS)
 }
 
 /// Whether a call's buffers are larger than what is always held whole: the calls of [`serve`] but for `sendmmsg`.
 pub(crate) fn exceeds(number: usize, [_, a, b, ..]: [usize; 6]) -> bool {
     match number {
-        READ | WRITE | PREAD | PWRITE | SENDTO | RECVFROM => b > ALWAYS_WHOLE,
-        READV | WRITEV | PREADV | PWRITEV | PREADV2 | PWRITEV2 => bytes_of(a, b) > ALWAYS_WHOLE,
-        SENDMSG | RECVMSG => bytes_of_message(a) > ALWAYS_WHOLE,
+        SYS_read | SYS_write | SYS_pread64 | SYS_pwrite64 | SYS_sendto | SYS_recvfrom => b > ALWAYS_WHOLE,
+        SYS_readv | SYS_writev | SYS_preadv | SYS_pwritev | SYS_preadv2 | SYS_pwritev2 => bytes_of(a, b) > ALWAYS_WHOLE,
+        SYS_sendmsg | SYS_recvmsg => bytes_of_message(a) > ALWAYS_WHOLE,
         _ => false,
     }
 }
@@ -173,7 +160,8 @@ fn bytes_of(vectors: usize, count: usize) -> usize {
 }
 
 fn bytes_of_message(header: usize) -> usize {
-    frame::read::<[usize; 2]>(header.wrapping_add(16)).map_or(0, |[vectors, count]| bytes_of(vectors, count))
+    frame::read::<[usize; 2]>(header.wrapping_add(MSGHDR_VECTORS))
+        .map_or(0, |[vectors, count]| bytes_of(vectors, count))
 }
 
 /// Takes the program's vectors, as the kernel does at a call's beginning. `None`: it refuses them.
@@ -197,7 +185,7 @@ fn set_vectors(thread: &mut Thread, vectors: &[[usize; 2]]) -> Option<()> {
 fn check_vectors(thread: &mut Thread) -> Option<()> {
     let mut left = MAX_BY_ONE_CALL;
     for [start, bytes] in &mut thread.vectors {
-        start.checked_add(*bytes).filter(|end| *end <= 1 << 47)?;
+        start.checked_add(*bytes).filter(|end| *end <= END_OF_ADDRESSES)?;
         *bytes = (*bytes).min(left);
         left -= *bytes;
     }
@@ -256,9 +244,9 @@ fn transfer(
     let kind = opened.kind;
     let [descriptor, _, _, position, ..] = arguments;
     let total = bytes_taken(thread);
-    let reads = matches!(number, READ | READV | PREAD | PREADV | PREADV2);
-    let places = matches!(number, PREAD | PWRITE | PREADV | PWRITEV)
-        || matches!(number, PREADV2 | PWRITEV2) && position != usize::MAX;
+    let reads = matches!(number, SYS_read | SYS_readv | SYS_pread64 | SYS_preadv | SYS_preadv2);
+    let places = matches!(number, SYS_pread64 | SYS_pwrite64 | SYS_preadv | SYS_pwritev)
+        || matches!(number, SYS_preadv2 | SYS_pwritev2) && position != usize::MAX;
     if flags & !FLAGS_OF_FILES != 0 {
         return None;
     }
@@ -269,7 +257,7 @@ fn transfer(
         let (vectors, count, bytes) = piece(thread, done);
         hold_piece(thread, &vectors[..count], reads);
         let mut part = arguments;
-        [part[1], part[2]] = if matches!(number, READ | WRITE | PREAD | PWRITE) {
+        [part[1], part[2]] = if matches!(number, SYS_read | SYS_write | SYS_pread64 | SYS_pwrite64) {
             vectors[0]
         } else {
             [vectors.as_ptr() as usize, count]
@@ -305,14 +293,11 @@ fn transfer(
 
 /// Whether a file's bytes may go in pieces. `is_small`: an append may be held whole.
 fn file_goes_in_pieces(thread: &Thread, descriptor: usize, reads: bool, flags: usize, is_small: bool) -> bool {
-    const APPEND: usize = 0o2000;
-    const DIRECT: usize = 0o40000;
-    const MAX_BLOCK: usize = 4095;
     let status = status_flags(descriptor);
-    let appends = flags & APPENDS != 0 || status & APPEND != 0;
-    let fits_blocks = || thread.vectors.iter().all(|[start, bytes]| (start | bytes) & MAX_BLOCK == 0);
+    let appends = flags & RWF_APPEND != 0 || status & O_APPEND != 0;
+    let fits_blocks = || thread.vectors.iter().all(|[start, bytes]| (start | bytes).is_multiple_of(PAGE));
     let is_held_whole = || appends && is_small || file_size_is_limited();
-    (status & DIRECT == 0 || fits_blocks()) && (reads || !is_held_whole())
+    (status & O_DIRECT == 0 || fits_blocks()) && (reads || !is_held_whole())
 }
 
 /// A message, or what `write` sends.
@@ -327,19 +312,20 @@ pub(crate) struct Message {
 
 impl Message {
     fn is_sent_in_pieces(&self) -> bool {
-        const RIGHTS: usize = 1 << 32 | 1;
         let [_, _, _, _, control, control_bytes, _] = self.header;
         let goes_with_the_first = control == 0
             || control_bytes == 0
-            || frame::read::<[usize; 2]>(control).is_some_and(|[bytes, kind]| {
-                kind == RIGHTS && bytes.checked_next_multiple_of(8).is_some_and(|bytes| bytes >= control_bytes)
+            || frame::read::<(usize, [u32; 2])>(control).is_some_and(|(bytes, kind)| {
+                kind.map(|word| word as usize) == [SOL_SOCKET, SCM_RIGHTS]
+                    && bytes.checked_next_multiple_of(size_of::<usize>()).is_some_and(|bytes| bytes >= control_bytes)
             });
         self.flags & !SENT_IN_PIECES == 0 && goes_with_the_first && !has_timeout(self.descriptor, SENDS)
     }
 
     fn is_received_in_pieces(&self) -> bool {
         let waits_for_all = self.flags & MSG_WAITALL != 0;
-        let has_control = self.header[4] != 0 && self.header[5] != 0;
+        let [.., control, control_bytes, _] = self.header;
+        let has_control = control != 0 && control_bytes != 0;
         let is_whole = || has_control || has_timeout(self.descriptor, RECEIVES);
         self.flags & !RECEIVED_IN_PIECES == 0 && !(waits_for_all && is_whole())
     }
@@ -360,8 +346,8 @@ fn send(
         let mut header = [0, 0, vectors.as_mut_ptr() as usize, count, 0, 0, 0];
         let mut flags = message.flags;
         if done == 0 {
-            engine_lock::hold(thread, name, (name_bytes & 0xffff_ffff).min(MAX_NAME), false);
-            engine_lock::hold(thread, control, control_bytes.min(1 << 24), false);
+            engine_lock::hold(thread, name, (name_bytes as u32 as usize).min(ADDRESS), false);
+            engine_lock::hold(thread, control, control_bytes.min(MAX_CONTROL), false);
             [header[0], header[1], header[4], header[5]] = [name, name_bytes, control, control_bytes];
         } else {
             flags |= MSG_NOSIGNAL;
@@ -371,7 +357,7 @@ fn send(
         }
         hold_piece(thread, &vectors[..count], false);
         let arguments = [message.descriptor, header.as_ptr() as usize, flags, 0, 0, 0];
-        let result = make_piece(thread, context, SENDMSG, &arguments, Progress { done, ..so_far });
+        let result = make_piece(thread, context, SYS_sendmsg, &arguments, Progress { done, ..so_far });
         if result <= 0 {
             return if done > 0 { done as isize } else { result };
         }
@@ -385,7 +371,7 @@ fn receive_some(thread: &mut Thread, context: &mut Context, number: usize, argum
     let (vectors, count, _) = piece(thread, 0);
     hold_piece(thread, &vectors[..count], true);
     let mut part = arguments;
-    [part[1], part[2]] = if number == READ { vectors[0] } else { [vectors.as_ptr() as usize, count] };
+    [part[1], part[2]] = if number == SYS_read { vectors[0] } else { [vectors.as_ptr() as usize, count] };
     make_piece(thread, context, number, &part, Progress::default())
 }
 
@@ -412,12 +398,12 @@ fn receive_from(
         let mut part = [descriptor, start + done, bytes, flags, 0, 0];
         if done == 0 {
             let room = frame::read::<u32>(name_bytes).unwrap_or(0) as usize;
-            engine_lock::hold(thread, name_bytes, 4, true);
-            engine_lock::hold(thread, name, room.min(MAX_NAME), true);
+            engine_lock::hold(thread, name_bytes, size_of::<u32>(), true);
+            engine_lock::hold(thread, name, room.min(ADDRESS), true);
             [part[4], part[5]] = [name, name_bytes];
         }
         thread.was_asked = false;
-        let result = make_piece(thread, context, RECVFROM, &part, Progress { done, ..Progress::default() });
+        let result = make_piece(thread, context, SYS_recvfrom, &part, Progress { done, ..Progress::default() });
         if result <= 0 {
             return if done > 0 { done as isize } else { result };
         }
@@ -436,15 +422,15 @@ fn receive(thread: &mut Thread, context: &mut Context, message: &Message, way: W
     let [name, name_bytes, _, _, control, control_bytes, _] = message.header;
     while done < total && (done == 0 || opened.is_still(message.descriptor) && goes_on(message.descriptor, RECEIVES)) {
         let (mut vectors, count, bytes) = piece(thread, done);
-        engine_lock::hold(thread, name, (name_bytes & 0xffff_ffff).min(MAX_NAME), true);
-        engine_lock::hold(thread, control, control_bytes.min(1 << 24), true);
+        engine_lock::hold(thread, name, (name_bytes as u32 as usize).min(ADDRESS), true);
+        engine_lock::hold(thread, control, control_bytes.min(MAX_CONTROL), true);
         hold_piece(thread, &vectors[..count], true);
         let mut header = [name, name_bytes, vectors.as_mut_ptr() as usize, count, control, control_bytes, 0];
         let ours = header.as_mut_ptr() as usize;
         let progress = Progress { done, headers: [ours, message.from], ..Progress::default() };
         let arguments = [message.descriptor, ours, message.flags, 0, 0, 0];
         thread.was_asked = false;
-        let result = make_piece(thread, context, RECVMSG, &arguments, progress);
+        let result = make_piece(thread, context, SYS_recvmsg, &arguments, progress);
         // The end of a connection says nothing of what came before.
         if result > 0 || result == 0 && done == 0 {
             progress.tell_of_message();

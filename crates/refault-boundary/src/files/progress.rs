@@ -1,5 +1,7 @@
 //! How far a call has come that is made in pieces.
 
+use refault_linux::sockets::{MSGHDR_CONTROL_BYTES, MSGHDR_FLAGS, MSGHDR_NAME_BYTES};
+
 use crate::frame;
 
 /// A `struct msghdr`: name, its bytes, vectors, their number, control, its bytes, flags.
@@ -43,9 +45,9 @@ impl Progress {
             return;
         }
         if let Some([_, name_bytes, .., control_bytes, flags]) = frame::read::<Header>(ours) {
-            frame::write(theirs + 8, &(name_bytes as u32));
-            frame::write(theirs + 40, &control_bytes);
-            frame::write(theirs + 48, &(flags as u32));
+            frame::write(theirs + MSGHDR_NAME_BYTES, &(name_bytes as u32));
+            frame::write(theirs + MSGHDR_CONTROL_BYTES, &control_bytes);
+            frame::write(theirs + MSGHDR_FLAGS, &(flags as u32));
         }
     }
 }

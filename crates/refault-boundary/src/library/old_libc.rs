@@ -10,30 +10,33 @@ use std::arch::global_asm;
 use std::ffi::c_int;
 
 use refault_linux::calls::{SYS_fstat, SYS_getrandom, SYS_gettid, SYS_newfstatat, SYS_prctl, SYS_statx};
-use refault_linux::sys;
+use refault_linux::flags::AT_FDCWD;
+use refault_linux::options::PR_GET_AUXV;
+use refault_linux::{errno, sys};
 
-/// `AT_FDCWD`.
-const PRESENT: usize = -100isize as usize;
 /// Keys of thread-locals are asked for only where destructors cannot be registered; they can.
-const EAGAIN: c_int = 11;
+const NO_KEY: c_int = -errno::EAGAIN as c_int;
 
 unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
 }
+
+/// What libc's functions answer where they say the error in `errno`.
+const FAILED: isize = -1;
 
 /// The kernel's answer as libc's functions give it.
 fn said(result: isize) -> isize {
     if result < 0 {
         // SAFETY: libc's, of this thread.
         unsafe { *__errno_location() = -result as c_int };
-        return -1;
+        return FAILED;
     }
     result
 }
 
 extern "C" fn stat(path: usize, into: usize) -> c_int {
     // SAFETY: the caller's pointers, as for `stat`.
-    said(unsafe { sys::call(SYS_newfstatat, [PRESENT, path, into, 0, 0, 0]) }) as c_int
+    said(unsafe { sys::call(SYS_newfstatat, [AT_FDCWD, path, into, 0, 0, 0]) }) as c_int
 }
 
 extern "C" fn fstat(descriptor: c_int, into: usize) -> c_int {
@@ -59,11 +62,10 @@ extern "C" fn gettid() -> c_int {
 
 /// What the kernel has left for a program: the value of this kind, or nothing.
 extern "C" fn getauxval(kind: u64) -> u64 {
-    /// `PR_GET_AUXV`, which Linux has since 6.4.
-    const GET_AUXV: usize = 0x4155_5856;
+    // Linux has it since 6.4.
     let mut pairs = [[0u64; 2]; 64];
     // SAFETY: writes to the array, as many bytes as it has.
-    unsafe { sys::call(SYS_prctl, [GET_AUXV, pairs.as_mut_ptr() as usize, size_of_val(&pairs), 0, 0, 0]) };
+    unsafe { sys::call(SYS_prctl, [PR_GET_AUXV, pairs.as_mut_ptr() as usize, size_of_val(&pairs), 0, 0, 0]) };
     pairs.iter().find(|pair| pair[0] == kind).map_or(0, |pair| pair[1])
 }
 
@@ -72,7 +74,7 @@ extern "C" fn no_destructor(_: usize, _: usize, _: usize) -> c_int {
 }
 
 extern "C" fn no_key(_: usize, _: usize) -> c_int {
-    EAGAIN
+    NO_KEY
 }
 
 macro_rules! instead {

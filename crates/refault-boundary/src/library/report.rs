@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use refault_linux::calls::SYS_exit_group;
 use refault_linux::{errno, sys};
 
-static DESCRIPTOR: AtomicI32 = AtomicI32::new(2);
+static DESCRIPTOR: AtomicI32 = AtomicI32::new(STANDARD_ERROR);
+
+/// The standard error, as a program begins with it.
+pub(crate) const STANDARD_ERROR: i32 = 2;
 
 /// Says everything on this descriptor from now on.
 pub(crate) fn use_descriptor(descriptor: i32) {

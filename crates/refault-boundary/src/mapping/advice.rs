@@ -12,7 +12,10 @@ use std::ffi::CString;
 use refault_linux::advice::*;
 use refault_linux::calls::*;
 use refault_linux::errno::ENOMEM;
-use refault_linux::{proc, sys};
+use refault_linux::files::{PID_FS_MAGIC, Stat};
+use refault_linux::flags::{PIDFD_SELF_THREAD, PIDFD_SELF_THREAD_GROUP};
+use refault_linux::sockets::UIO_MAXIOV;
+use refault_linux::{END_OF_ADDRESSES, proc, sys};
 use refault_paging::PAGE;
 
 use crate::calls::make::plain;
@@ -22,12 +25,11 @@ use crate::mapping::managed::{bring_in, make, pages};
 
 /// Of a huge page.
 const HUGE: usize = 2 << 20;
-/// `PIDFD_SELF_THREAD` and `PIDFD_SELF_THREAD_GROUP`.
-const SELF: [i32; 2] = [-10000, -10001];
+/// What names this process in the place of a descriptor.
+const SELF: [i32; 2] = [PIDFD_SELF_THREAD as i32, PIDFD_SELF_THREAD_GROUP as i32];
 /// Ranges of one call, and bytes of them.
-const MAX_RANGES: usize = 1024;
+const MAX_RANGES: usize = UIO_MAXIOV;
 const MAX_BYTES: usize = 0x7fff_f000;
-const END_OF_ADDRESSES: usize = 1 << 47;
 
 /// By which call the program gives its advice, and the kernel is asked.
 #[derive(Clone, Copy)]
@@ -105,23 +107,15 @@ pub(crate) fn has_this_memory(named: i32) -> bool {
 
 /// Whether a descriptor is of this process, where the kernel has a file for each (Linux 6.9).
 fn is_this_process(descriptor: usize) -> bool {
-    const PIDFS: u64 = 0x5049_4446;
-    let mut kind = [0u64; 15];
-    // SAFETY: writes 120 bytes.
-    let error = unsafe { sys::call(SYS_fstatfs, [descriptor, kind.as_mut_ptr() as usize, 0, 0, 0, 0]) };
-    if error != 0 || kind[0] != PIDFS {
+    if sys::file_system(descriptor) != Some(PID_FS_MAGIC) {
         return false;
     }
     let own = plain(SYS_pidfd_open, [sys::process_id() as usize, 0, 0, 0, 0, 0]);
     if own < 0 {
         return false;
     }
-    let [of_this, of_that] = [own as usize, descriptor].map(|descriptor| {
-        let mut status = [0u64; 18];
-        // SAFETY: writes 144 bytes.
-        unsafe { sys::call(SYS_fstat, [descriptor, status.as_mut_ptr() as usize, 0, 0, 0, 0]) };
-        [status[0], status[1]]
-    });
+    let [of_this, of_that] =
+        [own as usize, descriptor].map(|descriptor| sys::status(descriptor).ok().as_ref().map(Stat::identity));
     plain(SYS_close, [own as usize, 0, 0, 0, 0, 0]);
     of_this == of_that
 }

@@ -8,7 +8,12 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use refault_linux::calls::SYS_madvise;
+use refault_linux::advice::MADV_COLD;
+use refault_linux::calls::{SYS_capget, SYS_madvise, SYS_mlock, SYS_mlock2, SYS_mlockall, SYS_munlock, SYS_munlockall};
+use refault_linux::errno::{EINVAL, ENOMEM, EPERM};
+use refault_linux::flags::{
+    CAP_IPC_LOCK, CAPABILITIES_OF_64_BITS, MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT, MLOCK_ONFAULT, RLIMIT_MEMLOCK,
+};
 use refault_linux::proc::Span;
 use refault_linux::sys;
 
@@ -18,19 +23,7 @@ use crate::engine_lock::paging;
 use crate::mapping::managed::make;
 use crate::memory::mappings;
 
-const MLOCK: usize = 149;
-const MUNLOCK: usize = 150;
-const MLOCKALL: usize = 151;
-const MUNLOCKALL: usize = 152;
-const MLOCK2: usize = 325;
-const ON_FAULT: usize = 1;
-const CURRENT: usize = 1;
-const FUTURE: usize = 2;
-const BOTH: usize = CURRENT | FUTURE;
-const ALL_ON_FAULT: usize = 4;
-const EPERM: isize = -1;
-const ENOMEM: isize = -12;
-const EINVAL: isize = -22;
+const BOTH: usize = MCL_CURRENT | MCL_FUTURE;
 
 /// What is mapped from now on is locked, and how.
 static LATER: AtomicU8 = AtomicU8::new(NOT);
@@ -53,10 +46,10 @@ pub(crate) fn locks_whole() -> bool {
 pub(crate) fn lock_later(start: usize, bytes: usize) -> bool {
     let how = match LATER.load(Ordering::Relaxed) {
         WHOLE => 0,
-        WHERE_TOUCHED => ON_FAULT,
+        WHERE_TOUCHED => MLOCK_ONFAULT,
         _ => return true,
     };
-    make(MLOCK2, [start, bytes, how, 0, 0, 0]) != ENOMEM
+    make(SYS_mlock2, [start, bytes, how, 0, 0, 0]) != ENOMEM
 }
 
 /// Whether anything that is mapped now is locked.
@@ -70,12 +63,12 @@ pub(crate) fn lock(number: usize, arguments: [usize; 6]) -> isize {
     let first = start & !(PAGE - 1);
     // As the kernel reckons: a length that wraps is another.
     let length = (start - first).wrapping_add(bytes).wrapping_add(PAGE - 1) & !(PAGE - 1);
-    let wrong_flags = number == MLOCK2 && how as u32 > ON_FAULT as u32;
+    let wrong_flags = number == SYS_mlock2 && how as u32 > MLOCK_ONFAULT as u32;
     let Some(last) = first.checked_add(length).filter(|last| *last > first && !wrong_flags) else {
         return make(number, arguments);
     };
     let mut paging = paging();
-    let locks = number != MUNLOCK;
+    let locks = number != SYS_munlock;
     if !paging.manages(first, last - first) {
         // It may wait for a thread of the program's that serves its userfaultfd.
         drop(paging);
@@ -84,7 +77,7 @@ pub(crate) fn lock(number: usize, arguments: [usize; 6]) -> isize {
     if locks && last - first > limit() && !may_exceed() {
         return make(number, arguments);
     }
-    if number == MLOCK2 && how as u32 == ON_FAULT as u32 {
+    if number == SYS_mlock2 && how as u32 == MLOCK_ONFAULT as u32 {
         return if paging.let_go(first, last - first) { make(number, arguments) } else { ENOMEM };
     }
     // The budget is a limit as the system's own is, which nobody is above.
@@ -119,27 +112,26 @@ fn touchable((from, to, attributes): (usize, usize, Attributes)) -> Option<Span>
 
 /// Whether the mapping of a page is locked: the kernel calls nothing cold that is.
 fn is_locked(page: usize) -> bool {
-    const COLD: usize = 20;
-    make(SYS_madvise, [page, PAGE, COLD, 0, 0, 0]) == EINVAL
+    make(SYS_madvise, [page, PAGE, MADV_COLD, 0, 0, 0]) == EINVAL
 }
 
 /// `mlockall`.
 pub(crate) fn lock_all(arguments: [usize; 6]) -> isize {
     let flags = arguments[0] as u32 as usize;
-    if !matches!(flags & !ALL_ON_FAULT, CURRENT | FUTURE | BOTH) {
-        return make(MLOCKALL, arguments);
+    if !matches!(flags & !MCL_ONFAULT, MCL_CURRENT | MCL_FUTURE | BOTH) {
+        return make(SYS_mlockall, arguments);
     }
     let limit = if may_exceed() { usize::MAX } else { limit() };
     if limit == 0 {
         return EPERM;
     }
-    if flags & CURRENT != 0 {
-        let error = lock_present(flags & ALL_ON_FAULT != 0, limit);
+    if flags & MCL_CURRENT != 0 {
+        let error = lock_present(flags & MCL_ONFAULT != 0, limit);
         if error < 0 {
             return error;
         }
     }
-    let later = match (flags & FUTURE != 0, flags & ALL_ON_FAULT != 0) {
+    let later = match (flags & MCL_FUTURE != 0, flags & MCL_ONFAULT != 0) {
         (false, _) => NOT,
         (true, false) => WHOLE,
         (true, true) => WHERE_TOUCHED,
@@ -173,13 +165,13 @@ fn lock_present(on_fault: bool, limit: usize) -> isize {
     let Some(all) = all else {
         // Nobody says what is the program's: the agent's tables are locked too, if the limit allows it.
         drop(paging);
-        let error = make(MLOCKALL, [CURRENT | if on_fault { ALL_ON_FAULT } else { 0 }, 0, 0, 0, 0, 0]);
+        let error = make(SYS_mlockall, [MCL_CURRENT | if on_fault { MCL_ONFAULT } else { 0 }, 0, 0, 0, 0, 0]);
         if error < 0 && !on_fault {
             forget_locks(&mut crate::engine_lock::paging());
         }
         return error;
     };
-    let (number, how) = if on_fault { (MLOCK2, ON_FAULT) } else { (MLOCK, 0) };
+    let (number, how) = if on_fault { (SYS_mlock2, MLOCK_ONFAULT) } else { (SYS_mlock, 0) };
     // Where there is nothing to bring in (no rights), this says so; the mapping is locked all the same.
     let lock = |(start, end): Span| _ = make(number, [start, end - start, how, 0, 0, 0]);
     let (managed, rest): (Vec<Span>, Vec<Span>) =
@@ -200,8 +192,8 @@ fn forget_locks(paging: &mut Engine) {
 pub(crate) fn unlock_all() -> isize {
     let mut paging = paging();
     match mappings::of_the_program() {
-        Some(all) => all.iter().for_each(|(start, end)| _ = make(MUNLOCK, [*start, end - start, 0, 0, 0, 0])),
-        None => _ = make(MUNLOCKALL, [0; 6]),
+        Some(all) => all.iter().for_each(|(start, end)| _ = make(SYS_munlock, [*start, end - start, 0, 0, 0, 0])),
+        None => _ = make(SYS_munlockall, [0; 6]),
     }
     forget_locks(&mut paging);
     LATER.store(NOT, Ordering::Relaxed);
@@ -210,21 +202,16 @@ pub(crate) fn unlock_all() -> isize {
 
 /// How many bytes this process may have locked.
 fn limit() -> usize {
-    const GETRLIMIT: usize = 97;
-    const RLIMIT_MEMLOCK: usize = 8;
-    let mut limit = [0usize; 2];
-    // SAFETY: getrlimit writes two words.
-    unsafe { sys::call(GETRLIMIT, [RLIMIT_MEMLOCK, limit.as_mut_ptr() as usize, 0, 0, 0, 0]) };
-    limit[0].min(1 << 40)
+    /// More than any machine has, and far from where sums overflow.
+    const MAX: u64 = 1 << 40;
+    let [limit, _] = sys::limits(RLIMIT_MEMLOCK);
+    limit.min(MAX) as usize
 }
 
 /// Whether this thread has the capability to lock more than the limit.
 fn may_exceed() -> bool {
-    const CAPGET: usize = 125;
-    const VERSION: u32 = 0x2008_0522;
-    const CAP_IPC_LOCK: u32 = 14;
-    let (header, mut sets) = ([VERSION, 0], [0u32; 6]);
+    let (header, mut sets) = ([CAPABILITIES_OF_64_BITS as u32, 0], [0u32; 6]);
     // SAFETY: reads two words and writes six.
-    let error = unsafe { sys::call(CAPGET, [header.as_ptr() as usize, sets.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    let error = unsafe { sys::call(SYS_capget, [header.as_ptr() as usize, sets.as_mut_ptr() as usize, 0, 0, 0, 0]) };
     error == 0 && sets[0] & 1 << CAP_IPC_LOCK != 0
 }

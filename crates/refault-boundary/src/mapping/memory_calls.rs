@@ -7,7 +7,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use refault_linux::advice::{MADV_POPULATE_READ, MADV_POPULATE_WRITE};
-use refault_linux::calls::{SYS_brk, SYS_madvise, SYS_mmap, SYS_mprotect, SYS_munmap, SYS_pkey_mprotect, SYS_shmat};
+use refault_linux::calls::*;
+use refault_linux::errno::ENOMEM;
+use refault_linux::flags::*;
 use refault_linux::mappings::Mappings;
 use refault_paging::{Attributes, PAGE};
 
@@ -17,30 +19,20 @@ use crate::mapping::managed::{bring_in, make, pages};
 use crate::memory::addresses::give_addresses_back;
 use crate::memory::seen;
 
-const MAP_SHARED: usize = 1;
-const MAP_ANONYMOUS: usize = 0x20;
-const MAP_GROWSDOWN: usize = 0x100;
-const MAP_LOCKED: usize = 0x2000;
-const MAP_POPULATE: usize = 0x8000;
-const MAP_STACK: usize = 0x2_0000;
-const MAP_HUGETLB: usize = 0x4_0000;
-const PROT_READ: usize = 1;
-const PROT_WRITE: usize = 2;
-const PROT_EXEC: usize = 4;
-const ENOMEM: isize = -12;
+/// The rights of a mapping, of what else `mmap` and `mprotect` take there.
+const RIGHTS: usize = PROT_READ | PROT_WRITE | PROT_EXEC;
+
 /// What is readable is executable, by the process's personality.
-static READ_IMPLIES_EXEC: AtomicBool = AtomicBool::new(false);
+static READS_EXECUTE: AtomicBool = AtomicBool::new(false);
 
 /// `personality`.
 pub(crate) fn set_personality(arguments: [usize; 6]) -> isize {
-    const PERSONALITY: usize = 135;
-    const READ_IMPLIES_EXEC_BIT: usize = 0x40_0000;
     const ONLY_ASK: u32 = u32::MAX;
-    let before = make(PERSONALITY, arguments);
+    let before = make(SYS_personality, arguments);
     let asked = arguments[0] as u32;
     let now = if asked == ONLY_ASK { before as usize } else { asked as usize };
     if before >= 0 {
-        READ_IMPLIES_EXEC.store(now & READ_IMPLIES_EXEC_BIT != 0, Ordering::Relaxed);
+        READS_EXECUTE.store(now & READ_IMPLIES_EXEC != 0, Ordering::Relaxed);
     }
     before
 }
@@ -52,7 +44,7 @@ pub(crate) fn look_at_personality() {
 
 /// Whether memory with these rights can be executed.
 fn is_executable(protection: usize) -> bool {
-    protection & PROT_EXEC != 0 || protection & PROT_READ != 0 && READ_IMPLIES_EXEC.load(Ordering::Relaxed)
+    protection & PROT_EXEC != 0 || protection & PROT_READ != 0 && READS_EXECUTE.load(Ordering::Relaxed)
 }
 
 /// The calls that need nothing but their arguments. `None`: it is none of them.
@@ -79,9 +71,9 @@ fn map(arguments: [usize; 6]) -> isize {
     // What the kernel populates before it is managed would neither count nor go, and would keep the mapping from being
     // joined with its neighbours.
     let asked = if fits { flags & !MAP_POPULATE } else { flags };
-    let mut at = make(9, [address, bytes, protection, asked, descriptor, offset]);
+    let mut at = make(SYS_mmap, [address, bytes, protection, asked, descriptor, offset]);
     if at == ENOMEM && give_addresses_back(&mut paging) {
-        at = make(9, [address, bytes, protection, asked, descriptor, offset]);
+        at = make(SYS_mmap, [address, bytes, protection, asked, descriptor, offset]);
     }
     if at < 0 {
         return at;
@@ -96,13 +88,14 @@ fn map(arguments: [usize; 6]) -> isize {
         }
         return at as isize;
     }
-    let managed = paging.manage(at, bytes, Attributes { protection: protection as u8 & 7, ..Attributes::default() });
+    let managed =
+        paging.manage(at, bytes, Attributes { protection: (protection & RIGHTS) as u8, ..Attributes::default() });
     if flags & MAP_POPULATE != 0 && protection != 0 {
         let write = protection & PROT_WRITE != 0;
         if managed {
             bring_in(&mut paging, at, bytes, write, |_, _| 0);
         } else {
-            make(28, [at, bytes, if write { MADV_POPULATE_WRITE } else { MADV_POPULATE_READ }, 0, 0, 0]);
+            make(SYS_madvise, [at, bytes, if write { MADV_POPULATE_WRITE } else { MADV_POPULATE_READ }, 0, 0, 0]);
         }
     }
     at as isize
@@ -111,7 +104,7 @@ fn map(arguments: [usize; 6]) -> isize {
 /// `munmap`.
 fn unmap(arguments: [usize; 6]) -> isize {
     let mut paging = paging();
-    let error = make(11, arguments);
+    let error = make(SYS_munmap, arguments);
     if error == 0 {
         paging.forget(arguments[0], pages(arguments[1]));
     }
@@ -120,7 +113,7 @@ fn unmap(arguments: [usize; 6]) -> isize {
 
 /// `shmat`.
 fn attach(arguments: [usize; 6]) -> isize {
-    let at = make(30, arguments);
+    let at = make(SYS_shmat, arguments);
     if at >= 0 {
         let end = Mappings::open().and_then(|mappings| mappings.end_of(at as usize));
         seen::note(at as usize, end.map_or(PAGE, |end| end - at as usize));
@@ -131,19 +124,19 @@ fn attach(arguments: [usize; 6]) -> isize {
 /// `brk`. What grows is managed.
 fn set_break(arguments: [usize; 6]) -> isize {
     let mut paging = paging();
-    let before = make(12, [0; 6]) as usize;
-    let mut after = make(12, arguments) as usize;
+    let before = make(SYS_brk, [0; 6]) as usize;
+    let mut after = make(SYS_brk, arguments) as usize;
     if after < arguments[0] && give_addresses_back(&mut paging) {
-        after = make(12, arguments) as usize;
+        after = make(SYS_brk, arguments) as usize;
     }
     let (old, new) = (pages(before), pages(after));
     seen::note(old, new.saturating_sub(old));
     if new > old && locks::is_on() {
         if !locks::lock_later(old, new - old) {
-            return make(12, [before, 0, 0, 0, 0, 0]);
+            return make(SYS_brk, [before, 0, 0, 0, 0, 0]);
         }
     } else if new > old && !is_executable(PROT_READ) {
-        paging.manage(old, new - old, Attributes { protection: 3, ..Attributes::default() });
+        paging.manage(old, new - old, Attributes { protection: Attributes::READ_WRITE, ..Attributes::default() });
     } else if new < old {
         paging.forget(new, old - new);
     }
@@ -165,7 +158,7 @@ fn protect(number: usize, arguments: [usize; 6]) -> isize {
             return ENOMEM;
         }
     }
-    let new = protection as u8 & 7;
+    let new = (protection & RIGHTS) as u8;
     // Rights bring in what is locked without any, as far as the budget goes.
     let fills = paging.any_unfilled();
     if fills && !paging.may_lock(start, pages(bytes), |attributes| attributes.protect(new)) {
@@ -190,8 +183,8 @@ fn protect(number: usize, arguments: [usize; 6]) -> isize {
 
 /// Where the mapped part of a range ends that begins with it; `None` if all of it is mapped. What is managed is mapped.
 fn before_hole(paging: &Paging, start: usize, end: usize) -> Option<usize> {
-    const ASYNC: usize = 1;
-    let is_mapped = |from: usize, to: usize| from >= to || make(26, [from, to - from, ASYNC, 0, 0, 0]) != ENOMEM;
+    let is_mapped =
+        |from: usize, to: usize| from >= to || make(SYS_msync, [from, to - from, MS_ASYNC, 0, 0, 0]) != ENOMEM;
     let mut at = start;
     for (from, to, _) in paging.parts(start, end - start) {
         if !is_mapped(at, from) {

@@ -11,8 +11,11 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use refault_linux::calls::{SYS_madvise, SYS_mprotect};
+use refault_linux::END_OF_ADDRESSES;
+use refault_linux::advice::{MADV_DONTNEED_LOCKED, MADV_NORMAL, MADV_RANDOM};
+use refault_linux::calls::{SYS_madvise, SYS_mlock, SYS_mlock2, SYS_mprotect, SYS_mremap};
 use refault_linux::errno::{EAGAIN, EFAULT, ENOMEM};
+use refault_linux::flags::{MLOCK_ONFAULT, MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE};
 use refault_linux::mappings::Mappings;
 use refault_linux::proc::Span;
 use refault_linux::sys;
@@ -22,22 +25,6 @@ use crate::engine_lock::{Paging, paging};
 use crate::mapping::managed::{make, pages};
 use crate::memory::addresses::give_addresses_back;
 use crate::memory::seen;
-
-const MREMAP: usize = 25;
-const MAYMOVE: usize = 1;
-const FIXED: usize = 2;
-const DONTUNMAP: usize = 4;
-const MADVISE: usize = SYS_madvise;
-const MLOCK: usize = 149;
-const MLOCK2: usize = 325;
-const ON_FAULT: usize = 1;
-const DONTNEED_LOCKED: usize = 24;
-const NORMAL: usize = 0;
-const RANDOM: usize = 1;
-/// Of a mapping's rights, that to write.
-const WRITE: u8 = 2;
-/// Where user addresses end (four levels of page tables).
-const END_OF_ADDRESSES: usize = 1 << 47;
 
 /// `mremap`.
 pub(crate) fn remap(arguments: [usize; 6]) -> isize {
@@ -58,7 +45,8 @@ pub(crate) fn remap(arguments: [usize; 6]) -> isize {
 /// Whether a call moves what there is to a given place, without a reason for the kernel to refuse it at once.
 fn is_move_only(old: usize, bytes: usize, new_bytes: usize, flags: usize, new: usize) -> bool {
     let aligned = old.is_multiple_of(PAGE) && new.is_multiple_of(PAGE);
-    let sound = flags & (MAYMOVE | FIXED) == MAYMOVE | FIXED && flags & !(MAYMOVE | FIXED | DONTUNMAP) == 0;
+    let sound = flags & (MREMAP_MAYMOVE | MREMAP_FIXED) == MREMAP_MAYMOVE | MREMAP_FIXED
+        && flags & !(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP) == 0;
     let fits = |at: usize| at.checked_add(bytes).is_some_and(|end| end < END_OF_ADDRESSES);
     let apart = old.saturating_add(bytes) <= new || new.saturating_add(bytes) <= old;
     bytes == new_bytes && bytes > 0 && aligned && sound && fits(old) && fits(new) && apart
@@ -76,7 +64,7 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
     if fills && !paging.may_lock_more(new_bytes - kept) {
         return EAGAIN;
     }
-    let leaves = flags & DONTUNMAP != 0;
+    let leaves = flags & MREMAP_DONTUNMAP != 0;
     let mappings = Mappings::open();
     let around = mappings.as_ref().and_then(|mappings| mappings.around(old));
     // What it will not move because it is several is not made one by being set apart.
@@ -84,7 +72,7 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
     drop(mappings);
     // Of the mapping that the old range lies in, what is there still when the kernel has made room for it.
     let around = around.map(|(start, end)| {
-        if flags & FIXED == 0 {
+        if flags & MREMAP_FIXED == 0 {
             (start, end)
         } else if new > old {
             (start, end.min(new))
@@ -96,15 +84,15 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
     // The kernel unlocks all of that.
     let is_locked = before.iter().any(|(.., attributes)| attributes.locked);
     let unlocked = around.filter(|_| leaves && is_locked);
-    let apart = if !before.is_empty() && flags & MAYMOVE != 0 && is_one {
+    let apart = if !before.is_empty() && flags & MREMAP_MAYMOVE != 0 && is_one {
         let whole = if leaves { around } else { None };
         SetApart::new(whole.unwrap_or((old, old + kept)), leaves && is_locked)
     } else {
         None
     };
-    let mut at = make(MREMAP, arguments);
+    let mut at = make(SYS_mremap, arguments);
     if at == ENOMEM && give_addresses_back(paging) {
-        at = make(MREMAP, arguments);
+        at = make(SYS_mremap, arguments);
     }
     if fills {
         paging.lock_is_decided();
@@ -118,7 +106,7 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
     }
     let at = at as usize;
     seen::note(at, new_bytes);
-    if flags & FIXED != 0 {
+    if flags & MREMAP_FIXED != 0 {
         // What was there is gone.
         paging.forget(new, new_bytes);
     }
@@ -143,8 +131,8 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
         paging.manage(start, bytes, Attributes { guard: false, ..*attributes });
         if fills {
             // The kernel has filled it with zeros unless it was registered: they go, and come as all that is managed does.
-            make(MADVISE, [start, bytes, DONTNEED_LOCKED, 0, 0, 0]);
-            paging.hold(start, bytes, attributes.protection & WRITE != 0);
+            make(SYS_madvise, [start, bytes, MADV_DONTNEED_LOCKED, 0, 0, 0]);
+            paging.hold(start, bytes, attributes.can_be_written());
             // It is locked: nothing more keeps it.
             paging.release(start, bytes);
         }
@@ -185,16 +173,16 @@ impl SetApart {
     /// `None` if the kernel refuses it.
     fn new((start, end): Span, leaves_locked: bool) -> Option<SetApart> {
         let bytes = end - start;
-        if leaves_locked && make(MLOCK2, [start, bytes, ON_FAULT, 0, 0, 0]) == 0 {
+        if leaves_locked && make(SYS_mlock2, [start, bytes, MLOCK_ONFAULT, 0, 0, 0]) == 0 {
             return Some(SetApart { start, bytes, by: By::Lock });
         }
-        (advise(start, bytes, RANDOM) == 0).then_some(SetApart { start, bytes, by: By::Advice })
+        (advise(start, bytes, MADV_RANDOM) == 0).then_some(SetApart { start, bytes, by: By::Advice })
     }
 
     /// It is as it was: nothing has moved, or it was left.
     fn undo(&self) {
         match self.by {
-            By::Advice => _ = advise(self.start, self.bytes, NORMAL),
+            By::Advice => _ = advise(self.start, self.bytes, MADV_NORMAL),
             By::Lock => lock(self.start, self.bytes),
         }
     }
@@ -204,7 +192,7 @@ impl SetApart {
         match self.by {
             By::Lock => lock(at, bytes),
             By::Advice => {
-                advise(at, bytes, NORMAL);
+                advise(at, bytes, MADV_NORMAL);
                 if leaves {
                     self.undo();
                 }
@@ -214,12 +202,12 @@ impl SetApart {
 }
 
 fn advise(start: usize, bytes: usize, advice: usize) -> isize {
-    make(MADVISE, [start, bytes, advice, 0, 0, 0])
+    make(SYS_madvise, [start, bytes, advice, 0, 0, 0])
 }
 
 /// What is locked already is locked whole. All of it is there, or cannot be.
 fn lock(start: usize, bytes: usize) {
-    make(MLOCK, [start, bytes, 0, 0, 0, 0]);
+    make(SYS_mlock, [start, bytes, 0, 0, 0, 0]);
 }
 
 /// Moves the mappings of a range one by one. As with the kernel's own, those before one that cannot be moved have moved.
@@ -237,7 +225,7 @@ fn move_each(paging: &mut Paging, old: usize, bytes: usize, flags: usize, new: u
     if pieces.first().is_none_or(|(start, _)| *start > old) {
         return EFAULT;
     }
-    if flags & DONTUNMAP != 0 {
+    if flags & MREMAP_DONTUNMAP != 0 {
         // What is left of a locked one is like its neighbours, and would be joined with those that follow.
         pieces.sort_by_key(|(start, _)| paging.parts(*start, PAGE).iter().any(|(.., attributes)| attributes.locked));
     }
@@ -253,20 +241,21 @@ fn move_each(paging: &mut Paging, old: usize, bytes: usize, flags: usize, new: u
 
 /// Whether this kernel moves several mappings at once. Cost: a few calls, once.
 fn moves_several() -> bool {
+    const BYTES: usize = 2 * PAGE;
     const UNKNOWN: u8 = 0;
     const NO: u8 = 1;
     const YES: u8 = 2;
     static ANSWER: AtomicU8 = AtomicU8::new(UNKNOWN);
     if ANSWER.load(Ordering::Relaxed) == UNKNOWN {
-        let (from, to) = (sys::map(2 * PAGE), sys::map(2 * PAGE));
+        let (from, to) = (sys::map(BYTES), sys::map(BYTES));
         // Two mappings, by their rights.
         make(SYS_mprotect, [from, PAGE, 0, 0, 0, 0]);
-        let moved = make(MREMAP, [from, 2 * PAGE, 2 * PAGE, MAYMOVE | FIXED, to, 0]) == to as isize;
+        let moved = make(SYS_mremap, [from, BYTES, BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, to, 0]) == to as isize;
         // SAFETY: mapped above and known here alone; what was moved away may be anybody's addresses by now.
         unsafe {
-            sys::unmap(to, 2 * PAGE);
+            sys::unmap(to, BYTES);
             if !moved {
-                sys::unmap(from, 2 * PAGE);
+                sys::unmap(from, BYTES);
             }
         }
         ANSWER.store(if moved { YES } else { NO }, Ordering::Relaxed);

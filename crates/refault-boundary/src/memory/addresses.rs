@@ -1,15 +1,13 @@
 //! Addresses that the agent reserves, and gives back where a program's are limited.
 
-use refault_linux::calls::SYS_getrlimit;
-use refault_linux::sys;
-use refault_paging::Engine;
+use refault_linux::flags::{RLIMIT_AS, RLIMIT_DATA};
+use refault_linux::{END_OF_ADDRESSES, sys};
+use refault_paging::{Engine, PAGE};
 
 use crate::memory::area;
 
 /// More addresses than there are.
-const UNLIMITED: u64 = 1 << 47;
-const RLIMIT_DATA: usize = 2;
-const RLIMIT_AS: usize = 9;
+const UNLIMITED: u64 = END_OF_ADDRESSES as u64;
 
 /// Bytes of addresses for the compressed pool under a budget. It never takes more memory than that, but the budget may be
 /// raised; where addresses are limited, twice what it is now has to do.
@@ -33,7 +31,7 @@ pub(crate) fn addresses_for_own(memory: u64) -> usize {
 /// pool and the agent have reserved beyond what they need, and never used, is for the program. Whether that was any.
 pub(crate) fn give_addresses_back(paging: &mut Engine) -> bool {
     addresses() < UNLIMITED && {
-        let memory = paging.account().tree_limit() * 4096;
+        let memory = paging.account().tree_limit() * PAGE as u64;
         let own = area::give_addresses_back(addresses_for_own(memory));
         let keep = addresses_for_pool(memory);
         paging.give_addresses_back(keep) || own
@@ -42,11 +40,6 @@ pub(crate) fn give_addresses_back(paging: &mut Engine) -> bool {
 
 /// Bytes of addresses that this process may have: those for the compressed pool count, used or not.
 fn addresses() -> u64 {
-    let limit = |which: usize| {
-        let mut limit = [u64::MAX; 2];
-        // SAFETY: getrlimit writes two words.
-        unsafe { sys::call(SYS_getrlimit, [which, limit.as_mut_ptr() as usize, 0, 0, 0, 0]) };
-        limit[0]
-    };
-    limit(RLIMIT_DATA).min(limit(RLIMIT_AS))
+    let ([data, _], [all, _]) = (sys::limits(RLIMIT_DATA), sys::limits(RLIMIT_AS));
+    data.min(all)
 }

@@ -11,7 +11,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use refault_linux::calls::{SYS_madvise, SYS_mincore};
+use refault_linux::advice::{MADV_DONTDUMP, MADV_NOHUGEPAGE};
+use refault_linux::calls::{SYS_madvise, SYS_mincore, SYS_munlock};
 use refault_linux::lock::Lock;
 use refault_linux::sys;
 use refault_paging::PAGE;
@@ -21,9 +22,6 @@ use crate::memory::seen;
 
 /// Free parts that are remembered. The addresses of one that is not are lost, and not its memory.
 const MAX_FREE: usize = 128;
-const DONTDUMP: usize = 16;
-const NOHUGEPAGE: usize = 15;
-const MUNLOCK: usize = 150;
 
 struct Area {
     start: usize,
@@ -97,7 +95,7 @@ pub(crate) fn reserve(bytes: usize) {
     });
     let Some((at, bytes)) = found else { return };
     noted::note(at, bytes);
-    for advice in [DONTDUMP, NOHUGEPAGE] {
+    for advice in [MADV_DONTDUMP, MADV_NOHUGEPAGE] {
         advise(at, bytes, advice);
     }
     let mut area = AREA.lock();
@@ -150,7 +148,7 @@ pub(crate) fn take(bytes: usize) -> usize {
         if at != 0 {
             noted::note(at, bytes);
             // Says nothing to a debugger, and may hold keys.
-            advise(at, bytes, DONTDUMP);
+            advise(at, bytes, MADV_DONTDUMP);
         }
         at
     })
@@ -185,7 +183,7 @@ pub(crate) unsafe fn give_back(at: usize, bytes: usize) {
         unsafe {
             if sys::discard(at, bytes) != 0 {
                 // It is locked, as what holds keys is.
-                sys::call(MUNLOCK, [at, bytes, 0, 0, 0, 0]);
+                sys::call(SYS_munlock, [at, bytes, 0, 0, 0, 0]);
                 sys::discard(at, bytes);
             }
         }

@@ -23,12 +23,13 @@ use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 
 use refault_linux::calls::{SYS_arch_prctl, SYS_rt_sigaction, SYS_rt_sigprocmask};
-use refault_linux::options::ARCH_SET_GS;
+use refault_linux::errno::{EFAULT, EINTR};
+use refault_linux::options::{ARCH_SET_GS, AT_HWCAP2, HWCAP2_FSGSBASE};
 use refault_linux::sys;
 
 use crate::calls::holding;
 use crate::engine_lock;
-use crate::frame::{ARGUMENTS, Context, Info, register};
+use crate::frame::{ARGUMENTS, Context, Info, SYSCALL_BYTES, register};
 use crate::library::report;
 use crate::patched::fast_call::Fast;
 use crate::patched::sites;
@@ -42,8 +43,6 @@ const BEFORE: u32 = 1;
 /// Between the memory's being held and the result's being noted.
 const CALL: u32 = 2;
 const AFTER: u32 = 3;
-const EFAULT: i64 = -14;
-const EINTR: i64 = -4;
 /// The parts of a thread's extended state that compiled code changes: SSE, AVX and AVX-512.
 const VECTOR_PARTS: u32 = 0xe6;
 
@@ -77,7 +76,7 @@ global_asm!(
     "  mov %r8, {arguments}+32(%r11)",
     "  mov %r9, {arguments}+40(%r11)",
     "  mov %rsp, {stack}(%r11)",
-    "  movl $1, {phase}(%r11)",
+    "  movl ${before_phase}, {phase}(%r11)",
     "  jmp refault_fast_begun",
     // To be made by a caught call, with the registers as they were.
     "8: mov {slow}(%r11), %rcx",
@@ -108,7 +107,7 @@ global_asm!(
     "  je 8b",
     "  js 6f",
     // Phase 2: from here on a signal ends it.
-    "  movl $2, {phase}(%r11)",
+    "  movl ${call_phase}, {phase}(%r11)",
     "  cmpl $0, {detour}(%r11)",
     "  jne 8b",
     "refault_fast_call:",
@@ -116,10 +115,10 @@ global_asm!(
     "refault_fast_after:",
     "  rdgsbase %r11",
     "  mov %rax, {result}(%r11)",
-    "  movl $3, {phase}(%r11)",
+    "  movl ${after_phase}, {phase}(%r11)",
     // Phase 3.
     "refault_fast_made:",
-    "  cmp $-14, %rax",
+    "  cmp ${efault}, %rax",
     "  je 1f",
     // Without the lock's being taken; the flag says that the call is made.
     "  cmpl $1, {is_holding}(%r11)",
@@ -153,12 +152,17 @@ global_asm!(
     "refault_fast_left:",
     "  cmpl $0, {detour}(%r11)",
     "  jne 7f",
-    "  add $2, %rcx",
+    "  add ${instruction}, %rcx",
     "  jmp *%rcx",
     "7: movl $1, {is_finished}(%r11)",
     "  jmp *%rcx",
     "refault_fast_end:",
     off = sym OFF,
+    efault = const EFAULT,
+    before_phase = const BEFORE,
+    call_phase = const CALL,
+    after_phase = const AFTER,
+    instruction = const SYSCALL_BYTES,
     low = const BLOCK - 1,
     top = const TOP,
     parts = const VECTOR_PARTS,
@@ -190,10 +194,8 @@ unsafe extern "C" {
 
 /// Whether the kernel has what this needs: reading `%gs`'s base in user mode.
 pub(crate) fn is_possible() -> bool {
-    const AT_HWCAP2: u64 = 26;
-    const HWCAP2_FSGSBASE: u64 = 2;
     // SAFETY: a function of a number that looks through what the kernel has left at the program's start.
-    unsafe { getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE != 0 }
+    unsafe { getauxval(AT_HWCAP2 as u64) & HWCAP2_FSGSBASE as u64 != 0 }
 }
 
 unsafe extern "C" {
@@ -274,7 +276,7 @@ extern "C" fn after(thread: &mut Thread) -> u32 {
 /// Whether the call is to be made again, for a page of it was out.
 fn lacked_memory(thread: &mut Thread, result: i64) -> bool {
     let (number, arguments) = (thread.fast.number, thread.fast.arguments);
-    result == EFAULT && holding::lacked_memory(thread, number, arguments)
+    result as isize == EFAULT && holding::lacked_memory(thread, number, arguments)
 }
 
 /// A caught call has come, perhaps one that began here. True if it is made already.
@@ -326,7 +328,7 @@ pub(crate) fn make_room(thread: &mut Thread, context: &mut Context) -> bool {
         thread.was_asked = true;
         thread.fast.detour = 1;
     }
-    if is_over && result == EINTR {
+    if is_over && result as isize == EINTR {
         holding::again(thread, context, thread.fast.number);
         context.registers[register::RIP] = refault_fast_call as *const () as u64;
         context.registers[register::RAX] = thread.fast.number as u64;

@@ -22,7 +22,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use refault_linux::PAGE;
-use refault_linux::calls::SYS_mprotect;
+use refault_linux::calls::{MAX, SYS_mprotect};
+use refault_linux::flags::{PROT_EXEC, PROT_READ, PROT_WRITE};
 use refault_linux::sys;
 use refault_store::noted;
 
@@ -244,12 +245,14 @@ fn patch(start: usize, end: usize) {
         let tail = tail_at(&code[site + CALL.len()..]).unwrap_or(TAILS[0]);
         write_stub(stubs, stubs + STUB * (index + 1), start + site, tail);
     }
+    const EXECUTABLE: usize = PROT_READ | PROT_EXEC;
     // SAFETY: what was reserved for it; the code of a library, which nobody executes: this is the only thread but for the
     // observer, which stands still. It stays executable where that is allowed, because the compiler may have made a
     // call of the library's `memset` or `memcpy` of what follows; none of their code is a site.
     unsafe {
         let writable = |rights| sys::call(SYS_mprotect, [start, end - start, rights, 0, 0, 0]) == 0;
-        if sys::call(SYS_mprotect, [stubs, bytes, 5, 0, 0, 0]) != 0 || !(writable(7) || writable(3)) {
+        let may_be_written = writable(EXECUTABLE | PROT_WRITE) || writable(PROT_READ | PROT_WRITE);
+        if sys::call(SYS_mprotect, [stubs, bytes, EXECUTABLE, 0, 0, 0]) != 0 || !may_be_written {
             return;
         }
     }
@@ -266,7 +269,7 @@ fn patch(start: usize, end: usize) {
         }
     }
     // SAFETY: as it was.
-    if unsafe { sys::call(SYS_mprotect, [start, end - start, 5, 0, 0, 0]) } != 0 {
+    if unsafe { sys::call(SYS_mprotect, [start, end - start, EXECUTABLE, 0, 0, 0]) } != 0 {
         crate::library::report::end(format_args!("the code of a library cannot be made executable again"));
     }
     BYTES.fetch_add(pages * PAGE + bytes, Ordering::Relaxed);
@@ -306,7 +309,7 @@ fn number(before: &[u8]) -> Option<usize> {
     (0..before.len().saturating_sub(4)).rev().find_map(|at| {
         let [MOVE, a, b, 0, 0] = before[at..at + 5] else { return None };
         let number = usize::from(u16::from_le_bytes([a, b]));
-        (number < 512).then_some(number)
+        (number <= MAX).then_some(number)
     })
 }
 

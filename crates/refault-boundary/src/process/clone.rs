@@ -9,14 +9,18 @@ use std::mem::size_of;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use refault_linux::calls::{
-    SYS_clone, SYS_clone3, SYS_dup3, SYS_execve, SYS_exit_group, SYS_get_robust_list, SYS_getrlimit, SYS_setrlimit,
-    SYS_vfork,
+    SYS_clone, SYS_clone3, SYS_dup3, SYS_execve, SYS_exit_group, SYS_get_robust_list, SYS_setrlimit, SYS_vfork,
 };
-use refault_linux::sys;
+use refault_linux::clone::{
+    CLONE_CLEAR_SIGHAND, CLONE_FILES, CLONE_NEWPID, CLONE_SIGHAND, CLONE_THREAD, CLONE_VFORK, CLONE_VM,
+};
+use refault_linux::errno::{E2BIG, EAGAIN, EFAULT, EINVAL};
+use refault_linux::flags::{O_CLOEXEC, RLIMIT_NOFILE};
 use refault_linux::uffd::Uffd;
+use refault_linux::{END_OF_ADDRESSES, PAGE, signals::SIGCHLD, sys};
 
 use crate::engine_lock::paging;
-use crate::frame::{self, Context, Frame, register};
+use crate::frame::{self, Context, Frame, VECTORS_LIE_AT, register};
 use crate::library::report;
 use crate::memory::addresses::give_addresses_back;
 use crate::memory::heap;
@@ -27,17 +31,6 @@ use crate::signals;
 use crate::thread::Thread;
 use crate::user_dispatch::dispatch_on;
 
-const CLONE_VM: u64 = 0x100;
-const CLONE_VFORK: u64 = 0x4000;
-const CLONE_THREAD: u64 = 0x1_0000;
-const CLONE_SIGHAND: u64 = 0x800;
-const CLONE_NEWPID: u64 = 0x2000_0000;
-const CLONE_FILES: u64 = 0x400;
-const CLONE_CLEAR_SIGHAND: u64 = 1 << 32;
-const SIGCHLD: u64 = 17;
-const E2BIG: isize = -7;
-const EFAULT: isize = -14;
-const EINVAL: isize = -22;
 /// Bytes of the first form of `clone3`'s arguments, and of the longest that any kernel looks at.
 const MIN_ARGUMENTS: usize = 64;
 const MAX_ARGUMENTS: usize = 4096;
@@ -107,7 +100,7 @@ impl CloneArguments {
     /// Whether the kernel takes the stack that is passed: a place and a size, or neither.
     fn has_sound_stack(&self) -> bool {
         let end = self.stack.checked_add(self.stack_bytes);
-        (self.stack == 0) == (self.stack_bytes == 0) && end.is_some_and(|end| end < 1 << 47)
+        (self.stack == 0) == (self.stack_bytes == 0) && end.is_some_and(|end| end < END_OF_ADDRESSES as u64)
     }
 }
 
@@ -128,10 +121,12 @@ pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, a
             }
             Err(error) => error,
         },
-        SYS_vfork => {
-            start(thread, context, Kind::Clone { flags: CLONE_VM | CLONE_VFORK | SIGCHLD, stack: 0, rest: [0; 3] })
-        }
-        _ => start(thread, context, Kind::Clone { flags: SIGCHLD, stack: 0, rest: [0; 3] }),
+        SYS_vfork => start(
+            thread,
+            context,
+            Kind::Clone { flags: CLONE_VM | CLONE_VFORK | SIGCHLD as u64, stack: 0, rest: [0; 3] },
+        ),
+        _ => start(thread, context, Kind::Clone { flags: SIGCHLD as u64, stack: 0, rest: [0; 3] }),
     }
 }
 
@@ -171,7 +166,7 @@ impl Kind {
     /// The arguments of `clone3` for the kernel: with a stack of the agent's, if there is any, and with the agent's own
     /// handlers, whatever becomes of the program's.
     fn for_kernel(arguments: &CloneArguments, clears: bool, stack: usize) -> CloneArguments {
-        const ROOM: u64 = 4096;
+        const ROOM: u64 = PAGE as u64;
         let (stack, stack_bytes) = if stack == 0 { (0, 0) } else { (stack as u64 - ROOM, ROOM) };
         let flags = if clears { arguments.flags & !CLONE_CLEAR_SIGHAND } else { arguments.flags };
         CloneArguments { flags, stack, stack_bytes, ..*arguments }
@@ -182,13 +177,13 @@ impl Kind {
         match self {
             Kind::Clone { flags, rest: [parent, tid, tls], .. } => {
                 // SAFETY: a child on a stack of its own, or with memory of its own.
-                unsafe { frame::refault_clone(56, *flags as usize, stack, *parent, *tid, *tls, child) }
+                unsafe { frame::refault_clone(SYS_clone, *flags as usize, stack, *parent, *tid, *tls, child) }
             }
             Kind::Clone3 { arguments, bytes } => {
                 let passed = Kind::for_kernel(arguments, self.clears_actions(), stack);
                 let at = &raw const passed as usize;
                 // SAFETY: as above.
-                unsafe { frame::refault_clone(435, at, *bytes, 0, 0, 0, child) }
+                unsafe { frame::refault_clone(SYS_clone3, at, *bytes, 0, 0, 0, child) }
             }
         }
     }
@@ -264,23 +259,22 @@ fn fork(thread: &mut Thread, context: &mut Context, kind: Kind) -> isize {
 /// descriptors. Where the child has the table of descriptors that its parent has, the parent's stays where it is.
 fn open_in_child(old: i32, has_own_descriptors: bool) -> Result<Uffd, isize> {
     let new = Uffd::open().or_else(|_| {
-        let mut limit = [0u64; 2];
-        // SAFETY: getrlimit and setrlimit read and write two words; the limit is put back.
-        unsafe {
-            sys::call(SYS_getrlimit, [7, limit.as_mut_ptr() as usize, 0, 0, 0, 0]);
-            let raised = [limit[1], limit[1]];
-            sys::call(SYS_setrlimit, [7, raised.as_ptr() as usize, 0, 0, 0, 0]);
-            let new = Uffd::open();
-            sys::call(SYS_setrlimit, [7, limit.as_ptr() as usize, 0, 0, 0, 0]);
-            new
-        }
+        let limits @ [_, most] = sys::limits(RLIMIT_NOFILE);
+        let set = |limits: [u64; 2]| {
+            // SAFETY: setrlimit reads two words.
+            unsafe { sys::call(SYS_setrlimit, [RLIMIT_NOFILE, limits.as_ptr() as usize, 0, 0, 0, 0]) };
+        };
+        set([most, most]);
+        let new = Uffd::open();
+        set(limits);
+        new
     })?;
     if !has_own_descriptors {
         let high = crate::files::descriptors::adopt(new.descriptor());
         return Ok(Uffd::from_descriptor(high));
     }
     // SAFETY: the parent's descriptor is replaced by the child's.
-    if unsafe { sys::call(SYS_dup3, [new.descriptor() as usize, old as usize, 0o2_000_000, 0, 0, 0]) } >= 0 {
+    if unsafe { sys::call(SYS_dup3, [new.descriptor() as usize, old as usize, O_CLOEXEC, 0, 0, 0]) } >= 0 {
         new.close();
         return Ok(Uffd::from_descriptor(old));
     }
@@ -317,17 +311,19 @@ fn share(thread: &mut Thread, context: &mut Context, kind: &Kind) -> isize {
         signals::clear(unsafe { &mut *actions });
     }
     let again = || give_addresses_back(&mut paging()).then(|| Thread::new(actions)).flatten();
-    let Some(child) = Thread::new(actions).or_else(again) else { return -11 };
+    let Some(child) = Thread::new(actions).or_else(again) else { return EAGAIN };
     child.is_vm_child = !is_thread;
     child.hidden = thread.hidden;
     if flags & CLONE_VFORK != 0 {
         child.alternate = thread.alternate;
     }
+    /// Bytes between the frame and the stack's end.
+    const ABOVE: usize = 256;
     // The child's frame, on its own block: the parent's with another result and stack.
     let (start, bytes) = child.stack();
     let vector_bytes = context.vector_bytes();
-    let vectors = (start + bytes - 256 - vector_bytes) & !63;
-    let place = (vectors - size_of::<Frame>() - size_of::<Birth>() - 64) & !63;
+    let vectors = (start + bytes - ABOVE - vector_bytes) & !(VECTORS_LIE_AT - 1);
+    let place = (vectors - size_of::<Frame>() - size_of::<Birth>() - VECTORS_LIE_AT) & !(VECTORS_LIE_AT - 1);
     let frame_at = (place + size_of::<Birth>()).next_multiple_of(16) + 8;
     let copy = (frame_at + 8) as *mut Context;
     // SAFETY: the block is the child's and nobody runs on it.
@@ -350,7 +346,7 @@ fn share(thread: &mut Thread, context: &mut Context, kind: &Kind) -> isize {
         }
         crate::process::owner::lends_memory();
     }
-    let pid = kind.call(place - 64, place);
+    let pid = kind.call(place - VECTORS_LIE_AT, place);
     if !is_thread && (pid < 0 || flags & CLONE_VFORK != 0) {
         crate::process::owner::has_memory_back();
     }
@@ -422,18 +418,23 @@ pub(crate) fn end_thread(thread: &mut Thread, status: usize) -> ! {
         unsafe { sys::call(SYS_exit_group, [status, 0, 0, 0, 0, 0]) };
     }
     thread.holds = Vec::new();
-    // The kernel walks the list of robust mutexes; it must be there.
+    /// Bytes of the head of the list of robust mutexes, how many of them the kernel walks, and how far from a mutex's word
+    /// its place in the list is at most.
+    const LIST: usize = 3 * size_of::<usize>();
+    const MAX_MUTEXES: usize = 2048;
+    const BESIDE: usize = 64;
+    // The kernel walks the list; it must be there.
     let mut head = [0usize; 2];
     // SAFETY: get_robust_list writes two words.
     unsafe { sys::call(SYS_get_robust_list, [0, &raw mut head[0] as usize, &raw mut head[1] as usize, 0, 0, 0]) };
     if head[0] != 0 {
-        crate::engine_lock::hold(thread, head[0], 24, true);
+        crate::engine_lock::hold(thread, head[0], LIST, true);
         let mut at = frame::read::<usize>(head[0]).unwrap_or(head[0]);
-        for _ in 0..2048 {
+        for _ in 0..MAX_MUTEXES {
             if at & !1 == head[0] || at == 0 {
                 break;
             }
-            crate::engine_lock::hold(thread, (at & !1).saturating_sub(64), 128, true);
+            crate::engine_lock::hold(thread, (at & !1).saturating_sub(BESIDE), 2 * BESIDE, true);
             at = frame::read::<usize>(at & !1).unwrap_or(head[0]);
         }
         crate::engine_lock::release(thread);
@@ -459,15 +460,15 @@ pub(crate) fn execute(thread: &mut Thread, context: &mut Context, number: usize,
     for vector in vectors {
         let mut at = vector;
         while at != 0 {
-            if at == vector || at.is_multiple_of(4096) {
-                crate::engine_lock::hold(thread, at & !4095, 4096, false);
+            if at == vector || at.is_multiple_of(PAGE) {
+                crate::engine_lock::hold(thread, at & !(PAGE - 1), PAGE, false);
             }
             let Some(text) = frame::read::<usize>(at) else { break };
             if text == 0 {
                 break;
             }
             hold_text(thread, text);
-            at += 8;
+            at += size_of::<usize>();
         }
     }
     let (arguments, note) = crate::process::execution::prepare(thread, number, arguments);
@@ -495,18 +496,18 @@ pub(crate) fn execute(thread: &mut Thread, context: &mut Context, number: usize,
 
 /// Holds a text of the program's, wherever it ends.
 fn hold_text(thread: &mut Thread, text: usize) {
-    let mut page = text & !4095;
+    let mut page = text & !(PAGE - 1);
     if text == 0 {
         return;
     }
     for _ in 0..64 {
-        crate::engine_lock::hold(thread, page, 4096, false);
+        crate::engine_lock::hold(thread, page, PAGE, false);
         let from = page.max(text);
-        let mut bytes = [0u8; 4096];
-        let length = page + 4096 - from;
+        let mut bytes = [0u8; PAGE];
+        let length = page + PAGE - from;
         if !frame::copy(bytes.as_mut_ptr() as usize, from, length) || bytes[..length].contains(&0) {
             return;
         }
-        page += 4096;
+        page += PAGE;
     }
 }

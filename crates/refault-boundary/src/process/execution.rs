@@ -20,15 +20,13 @@ use crate::frame;
 use crate::process::environment::Environment;
 use crate::thread::Thread;
 use refault_linux::PAGE;
+use refault_linux::calls::SYS_execve;
+use refault_linux::flags::AT_FDCWD;
 
-/// `execve`.
-pub(crate) const EXECVE: usize = 59;
-/// `AT_FDCWD`.
-const PRESENT: i32 = -100;
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 const SETTINGS: &[u8] = b"REFAULT_AGENT=";
 /// Bytes of the longest path, the zero included.
-const MAX_PATH: usize = 4096;
+const MAX_PATH: usize = PAGE;
 /// Bytes of a text of the environment that are read at most: the kernel takes no longer ones.
 const MAX_TEXT: usize = 128 << 10;
 const WORD: usize = size_of::<usize>();
@@ -90,7 +88,7 @@ impl Call {
     fn of(number: usize, arguments: [usize; 6]) -> Call {
         let [a, b, c, ..] = arguments;
         match number {
-            EXECVE => Call { directory: PRESENT, path: a, arguments: b, environment: 2 },
+            SYS_execve => Call { directory: AT_FDCWD as i32, path: a, arguments: b, environment: 2 },
             _ => Call { directory: a as i32, path: b, arguments: c, environment: 3 },
         }
     }

@@ -19,8 +19,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use refault_config::Config;
 use refault_core::monitor::{Region, View};
 use refault_core::schemes::{self, Scheme};
-use refault_linux::calls::{SYS_exit, SYS_prctl, SYS_rt_sigprocmask};
+use refault_linux::calls::{SYS_clone, SYS_exit, SYS_prctl, SYS_rt_sigprocmask};
+use refault_linux::clone::{CLONE_FILES, CLONE_FS, CLONE_SIGHAND, CLONE_SYSVSEM, CLONE_THREAD, CLONE_VM};
+use refault_linux::errno::ENOMEM;
 use refault_linux::lock::{Held, Lock};
+use refault_linux::options::PR_SET_NAME;
+use refault_linux::signals::{SET_BYTES, SIG_SETMASK};
 use refault_linux::{errno, sys};
 use refault_paging::settings::{AgentSettings, MonitorSettings, Output};
 use refault_paging::tree::OWN_THREAD;
@@ -146,7 +150,7 @@ pub(crate) fn run() -> ! {
     let mut name = [0u8; 16];
     name[..OWN_THREAD.len()].copy_from_slice(OWN_THREAD.as_bytes());
     // SAFETY: names this thread; the text ends with a zero.
-    unsafe { sys::call(SYS_prctl, [15, name.as_ptr() as usize, 0, 0, 0, 0]) };
+    unsafe { sys::call(SYS_prctl, [PR_SET_NAME, name.as_ptr() as usize, 0, 0, 0, 0]) };
     loop {
         let wait = OBSERVER.lock().as_mut().and_then(Observer::step);
         let Some(wait) = wait else { break };
@@ -410,17 +414,19 @@ pub(crate) fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     let (all, mut before) = (u64::MAX, 0u64);
     // SAFETY: sets this thread's mask and puts it back.
     unsafe {
-        let error = sys::call(SYS_rt_sigprocmask, [2, &raw const all as usize, &raw mut before as usize, 8, 0, 0]);
+        let (new, old) = (&raw const all as usize, &raw mut before as usize);
+        let error = sys::call(SYS_rt_sigprocmask, [SIG_SETMASK, new, old, SET_BYTES, 0, 0]);
         report::needs("signals cannot be blocked", error);
         let result = work();
-        let error = sys::call(SYS_rt_sigprocmask, [2, &raw const before as usize, 0, 8, 0, 0]);
+        let error = sys::call(SYS_rt_sigprocmask, [SIG_SETMASK, &raw const before as usize, 0, SET_BYTES, 0, 0]);
         report::needs("signals cannot be opened", error);
         result
     }
 }
 
-/// Bytes of the stack of the agent's own thread.
+/// Bytes of the stack of the agent's own thread, and of those that it does not use.
 const OWN_STACK: usize = 256 << 10;
+const ABOVE: usize = 64;
 
 /// Starts [`run`] in a thread that the program does not know of.
 ///
@@ -429,13 +435,12 @@ const OWN_STACK: usize = 256 << 10;
 fn start_own_thread() -> Result<(), isize> {
     let stack = area::take(OWN_STACK);
     if stack == 0 {
-        return Err(-12);
+        return Err(ENOMEM);
     }
-    // CLONE_VM, FS, FILES, SIGHAND, THREAD and SYSVSEM.
-    let flags = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000;
-    let top = stack + OWN_STACK - 64;
+    const FLAGS: u64 = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
+    let top = stack + OWN_STACK - ABOVE;
     // SAFETY: a thread on a stack of its own, with every signal blocked.
-    let thread = without_signals(|| unsafe { crate::frame::refault_clone(56, flags, top, 0, 0, 0, 0) });
+    let thread = without_signals(|| unsafe { crate::frame::refault_clone(SYS_clone, FLAGS as usize, top, 0, 0, 0, 0) });
     if thread < 0 {
         // SAFETY: no thread runs on it.
         unsafe { area::give_back(stack, OWN_STACK) };

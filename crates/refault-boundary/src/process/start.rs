@@ -5,11 +5,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 
 use refault_linux::calls::{SYS_close, SYS_mmap, SYS_open, SYS_openat};
+use refault_linux::errno::EBADF;
+use refault_linux::files::{S_IRUSR, S_IWUSR};
+use refault_linux::flags::{
+    MAP_ANONYMOUS, MAP_SHARED, O_CLOEXEC, O_DIRECT, O_DIRECTORY, O_PATH, O_RDWR, O_TMPFILE, PROT_READ, PROT_WRITE,
+};
+use refault_linux::signals::SIGNALS;
 use refault_linux::uffd::Uffd;
 use refault_linux::{proc, sys};
 use refault_paging::settings::AgentSettings;
 use refault_paging::stores::{Files, Stores};
-use refault_paging::{Account, Attributes, Engine, EngineOptions, Shared};
+use refault_paging::{Account, Attributes, Engine, EngineOptions, PAGE, Shared};
 use refault_store::noted;
 
 use crate::engine_lock;
@@ -55,7 +61,7 @@ pub(crate) fn begin(settings: &AgentSettings) -> Result<(), String> {
     if let Some(library) = &settings.library {
         execution::set_library(library);
     }
-    report::use_descriptor(descriptors::copy_of(2));
+    report::use_descriptor(descriptors::copy_of(report::STANDARD_ERROR));
     let uffd = match Uffd::open() {
         Ok(uffd) => uffd,
         Err(_) if is_managed_from_outside(settings) => {
@@ -71,7 +77,7 @@ pub(crate) fn begin(settings: &AgentSettings) -> Result<(), String> {
     let uffd = Uffd::from_descriptor(descriptors::adopt(uffd.descriptor()));
     let shared = segment(settings)?;
     // SAFETY: the segment stays mapped.
-    let account = unsafe { Account::join(shared, settings.own.then_some(settings.memory / 4096)) };
+    let account = unsafe { Account::join(shared, settings.own.then_some(settings.memory / PAGE as u64)) };
     let is_fast = fast::is_possible();
     if is_fast {
         sites::reserve();
@@ -95,7 +101,7 @@ pub(crate) fn begin(settings: &AgentSettings) -> Result<(), String> {
     owns_memory();
     manage_reserved(&maps);
     memory_calls::look_at_personality();
-    let actions = Box::leak(Box::new(Actions([crate::signals::sets::Action::default(); 65])));
+    let actions = Box::leak(Box::new(Actions([crate::signals::sets::Action::default(); SIGNALS + 1])));
     let thread = Thread::new(actions).ok_or("no addresses are left for stacks")?;
     thread.install_stack();
     if is_fast {
@@ -159,8 +165,9 @@ struct Directory(i32);
 impl Directory {
     fn open(path: &OsStr) -> Option<Directory> {
         let path = CString::new(path.as_bytes()).ok()?;
-        // SAFETY: opens a directory: O_PATH | O_DIRECTORY | O_CLOEXEC.
-        let descriptor = unsafe { sys::call(SYS_open, [path.as_ptr() as usize, 0o12_200_000, 0, 0, 0, 0]) };
+        const FLAGS: usize = O_PATH | O_DIRECTORY | O_CLOEXEC;
+        // SAFETY: opens a directory.
+        let descriptor = unsafe { sys::call(SYS_open, [path.as_ptr() as usize, FLAGS, 0, 0, 0, 0]) };
         (descriptor >= 0).then(|| Directory(descriptors::adopt(descriptor as i32)))
     }
 }
@@ -181,12 +188,13 @@ impl Files for Directory {
         if borrows_memory() || has_borrowers() {
             return None;
         }
-        // With direct I/O, so that no page of it stays in memory: O_TMPFILE | O_DIRECT | O_CLOEXEC | O_RDWR; without,
-        // where there is none.
-        [0o22_240_002, 0o22_200_002].into_iter().find_map(|flags| {
+        const FLAGS: usize = O_TMPFILE | O_CLOEXEC | O_RDWR;
+        const MODE: usize = (S_IRUSR | S_IWUSR) as usize;
+        // With direct I/O, so that no page of it stays in memory; without, where there is none.
+        [FLAGS | O_DIRECT, FLAGS].into_iter().find_map(|flags| {
             // SAFETY: makes an unnamed file.
             let descriptor =
-                unsafe { sys::call(SYS_openat, [self.0 as usize, c".".as_ptr() as usize, flags, 0o600, 0, 0]) };
+                unsafe { sys::call(SYS_openat, [self.0 as usize, c".".as_ptr() as usize, flags, MODE, 0, 0]) };
             (descriptor >= 0).then(|| descriptors::adopt(descriptor as i32))
         })
     }
@@ -200,15 +208,16 @@ fn segment(settings: &AgentSettings) -> Result<*const Shared, &'static str> {
             return Ok(shared);
         }
     }
+    const RIGHTS: usize = PROT_READ | PROT_WRITE;
     // SAFETY: a fresh shared anonymous mapping.
-    let at = unsafe { sys::call(SYS_mmap, [0, Shared::BYTES, 3, 0x21, usize::MAX, 0]) };
+    let at = unsafe { sys::call(SYS_mmap, [0, Shared::BYTES, RIGHTS, MAP_SHARED | MAP_ANONYMOUS, usize::MAX, 0]) };
     if at <= 0 {
         return Err("no addresses are left");
     }
     noted::note(at as usize, Shared::BYTES);
     let shared = at as *const Shared;
     // SAFETY: zeros are a good start.
-    unsafe { (*shared).limit.store(settings.memory / 4096, Ordering::Relaxed) };
+    unsafe { (*shared).limit.store(settings.memory / PAGE as u64, Ordering::Relaxed) };
     // SAFETY: as above.
     unsafe { &*shared }.is_in_this_namespace();
     Ok(shared)
@@ -229,8 +238,7 @@ fn is_emulated(maps: &[Mapping<'_>]) -> bool {
 /// userfaultfd, for this one. It hides its descriptors, the segment's among them. What this one maps the emulator maps,
 /// and so it is managed.
 fn is_managed_from_outside(settings: &AgentSettings) -> bool {
-    const EBADF: i32 = 9;
-    settings.segment.is_some_and(|descriptor| Shared::map(descriptor).is_err_and(|error| error == EBADF))
+    settings.segment.is_some_and(|descriptor| Shared::map(descriptor).is_err_and(|error| error as isize == -EBADF))
 }
 
 /// The executable segment of this library.

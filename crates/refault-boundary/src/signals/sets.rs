@@ -1,8 +1,7 @@
 //! Signals by number, sets of them, and actions, as the kernel has them.
 
-pub(crate) const SIGBUS: i32 = 7;
-pub(crate) const SIGSEGV: i32 = 11;
-pub(crate) const SIGSYS: i32 = 31;
+use refault_linux::signals::SIGNALS;
+pub(crate) use refault_linux::signals::{SIGBUS, SIGSEGV, SIGSYS};
 
 /// The signals that stay open: a bit each.
 pub(crate) const ALWAYS_OPEN: u64 = bit(SIGSYS) | bit(SIGBUS) | bit(SIGSEGV);
@@ -24,6 +23,6 @@ pub(crate) struct Action {
     pub(crate) mask: u64,
 }
 
-/// The program's actions by signal.
+/// The program's actions by signal. The first is none's.
 #[derive(Clone)]
-pub(crate) struct Actions(pub(crate) [Action; 65]);
+pub(crate) struct Actions(pub(crate) [Action; SIGNALS + 1]);

@@ -6,31 +6,16 @@
 
 use std::ffi::CString;
 
+use refault_linux::requests::*;
+use refault_linux::{PAGE, proc};
+
 use super::requests::led_to;
 use super::{Span, TEXT};
-use refault_linux::proc;
 
 use crate::frame;
 
-const MAP_LOOKUP_ELEM: usize = 1;
-const MAP_UPDATE_ELEM: usize = 2;
-const MAP_DELETE_ELEM: usize = 3;
-const MAP_GET_NEXT_KEY: usize = 4;
-const PROG_LOAD: usize = 5;
-const OBJ_PIN: usize = 6;
-const OBJ_GET: usize = 7;
-const PROG_TEST_RUN: usize = 10;
-const OBJ_GET_INFO_BY_FD: usize = 15;
-const PROG_QUERY: usize = 16;
-const RAW_TRACEPOINT_OPEN: usize = 17;
-const BTF_LOAD: usize = 18;
-const TASK_FD_QUERY: usize = 20;
-const MAP_LOOKUP_AND_DELETE_ELEM: usize = 21;
-const MAP_LOOKUP_BATCH: usize = 24;
-const MAP_DELETE_BATCH: usize = 27;
-
 /// Bytes of the argument at most.
-const MAX_ARGUMENT: usize = 4096;
+const MAX_ARGUMENT: usize = PAGE;
 /// Bytes of a buffer that are looked at.
 const MAX_BUFFER: usize = 1 << 30;
 
@@ -48,48 +33,55 @@ pub(super) fn memory([command, argument, bytes, ..]: &[usize; 6], visit: &mut dy
     };
     let mut buffer = |at: usize, bytes: usize, write| visit((at, bytes.min(MAX_BUFFER), write));
     match *command {
-        MAP_LOOKUP_ELEM | MAP_UPDATE_ELEM | MAP_DELETE_ELEM | MAP_GET_NEXT_KEY | MAP_LOOKUP_AND_DELETE_ELEM => {
-            let map = Sizes::of(half(0));
-            buffer(word(8), map.key, false);
+        BPF_MAP_LOOKUP_ELEM
+        | BPF_MAP_UPDATE_ELEM
+        | BPF_MAP_DELETE_ELEM
+        | BPF_MAP_GET_NEXT_KEY
+        | BPF_MAP_LOOKUP_AND_DELETE_ELEM => {
+            let map = Sizes::of(half(BPF_MAP));
+            buffer(word(BPF_KEY), map.key, false);
             // The next key lies where a value would.
-            buffer(word(16), map.value.max(map.key), true);
+            buffer(word(BPF_VALUE), map.value.max(map.key), true);
         }
-        MAP_LOOKUP_BATCH..=MAP_DELETE_BATCH => {
-            let (map, count) = (Sizes::of(half(36)), half(32));
-            [word(0), word(8)].into_iter().for_each(|at| buffer(at, map.key, true));
-            buffer(word(16), count.saturating_mul(map.key), true);
-            buffer(word(24), count.saturating_mul(map.value), true);
+        BPF_MAP_LOOKUP_BATCH..=BPF_MAP_DELETE_BATCH => {
+            let (map, count) = (Sizes::of(half(BPF_BATCH_MAP)), half(BPF_BATCH_COUNT));
+            [word(BPF_BATCH_FIRST), word(BPF_BATCH_NEXT)].into_iter().for_each(|at| buffer(at, map.key, true));
+            buffer(word(BPF_BATCH_KEYS), count.saturating_mul(map.key), true);
+            buffer(word(BPF_BATCH_VALUES), count.saturating_mul(map.value), true);
         }
-        PROG_LOAD => {
-            const INSTRUCTION: usize = 8;
-            buffer(word(8), half(4).saturating_mul(INSTRUCTION), false);
-            buffer(word(16), TEXT, false);
-            buffer(word(32), half(28), true);
-            buffer(word(80), half(76).saturating_mul(half(88)), false);
-            buffer(word(96), half(92).saturating_mul(half(104)), false);
-            buffer(word(120), TEXT, false);
-            buffer(word(128), half(116).saturating_mul(half(136)), false);
+        BPF_PROG_LOAD => {
+            let many = |count: usize, bytes: usize| half(count).saturating_mul(half(bytes));
+            buffer(word(BPF_INSTRUCTIONS), half(BPF_INSTRUCTION_COUNT).saturating_mul(INSTRUCTION), false);
+            buffer(word(BPF_LICENSE), TEXT, false);
+            buffer(word(BPF_LOG), half(BPF_LOG_BYTES), true);
+            buffer(word(BPF_FUNCTIONS), many(BPF_FUNCTION_COUNT, BPF_FUNCTION_BYTES), false);
+            buffer(word(BPF_LINES), many(BPF_LINE_COUNT, BPF_LINE_BYTES), false);
+            buffer(word(BPF_DESCRIPTORS), TEXT, false);
+            buffer(word(BPF_CORE), many(BPF_CORE_COUNT, BPF_CORE_BYTES), false);
         }
-        OBJ_PIN | OBJ_GET | RAW_TRACEPOINT_OPEN => buffer(word(0), TEXT, false),
-        PROG_TEST_RUN => {
-            buffer(word(16), half(8), false);
-            buffer(word(24), half(12), true);
-            buffer(word(48), half(40), false);
-            buffer(word(56), half(44), true);
+        BPF_OBJ_PIN | BPF_OBJ_GET => buffer(word(BPF_PATH), TEXT, false),
+        BPF_RAW_TRACEPOINT_OPEN => buffer(word(BPF_POINT_NAME), TEXT, false),
+        BPF_PROG_TEST_RUN => {
+            buffer(word(BPF_TEST_IN), half(BPF_TEST_IN_BYTES), false);
+            buffer(word(BPF_TEST_OUT), half(BPF_TEST_OUT_BYTES), true);
+            buffer(word(BPF_TEST_CONTEXT_IN), half(BPF_TEST_CONTEXT_IN_BYTES), false);
+            buffer(word(BPF_TEST_CONTEXT_OUT), half(BPF_TEST_CONTEXT_OUT_BYTES), true);
         }
-        OBJ_GET_INFO_BY_FD => {
-            buffer(word(8), half(4), true);
-            led_to(word(8), half(4), visit);
+        BPF_OBJ_GET_INFO_BY_FD => {
+            buffer(word(BPF_INFO), half(BPF_INFO_BYTES), true);
+            led_to(word(BPF_INFO), half(BPF_INFO_BYTES), visit);
         }
-        PROG_QUERY => {
-            let count = half(24).saturating_mul(size_of::<u32>());
-            [word(16), word(32), word(40), word(48)].into_iter().for_each(|at| buffer(at, count, true));
+        BPF_PROG_QUERY => {
+            let count = half(BPF_QUERY_COUNT).saturating_mul(size_of::<u32>());
+            for place in [BPF_QUERY_PROGRAMS, BPF_QUERY_FLAGS, BPF_QUERY_LINKS, BPF_QUERY_LINK_FLAGS] {
+                buffer(word(place), count, true);
+            }
         }
-        BTF_LOAD => {
-            buffer(word(0), half(16), false);
-            buffer(word(8), half(20), true);
+        BPF_BTF_LOAD => {
+            buffer(word(BPF_TYPES), half(BPF_TYPES_BYTES), false);
+            buffer(word(BPF_TYPES_LOG), half(BPF_TYPES_LOG_BYTES), true);
         }
-        TASK_FD_QUERY => buffer(word(16), half(12), true),
+        BPF_TASK_FD_QUERY => buffer(word(BPF_TASK_NAME), half(BPF_TASK_NAME_BYTES), true),
         _ => led_to(*argument, bytes, visit),
     }
 }
@@ -102,7 +94,7 @@ struct Sizes {
 
 impl Sizes {
     /// Of a map that the kernel says nothing of.
-    const UNKNOWN: Sizes = Sizes { key: 4096, value: 64 << 10 };
+    const UNKNOWN: Sizes = Sizes { key: PAGE, value: 64 << 10 };
 
     fn of(descriptor: usize) -> Sizes {
         let path = CString::new(format!("/proc/self/fdinfo/{}", descriptor as i32));
@@ -111,15 +103,23 @@ impl Sizes {
 
     /// What `/proc/self/fdinfo` says. A map with values for each processor gives all of them, each a multiple of 8 bytes.
     fn said(text: &str, processors: impl Fn() -> usize) -> Sizes {
-        /// Hash, array, hash with least recently used keys and local storage of control groups, each per processor.
-        const PER_PROCESSOR: [usize; 4] = [5, 6, 10, 21];
+        const PER_PROCESSOR: [usize; 4] = [
+            BPF_MAP_TYPE_PERCPU_HASH,
+            BPF_MAP_TYPE_PERCPU_ARRAY,
+            BPF_MAP_TYPE_LRU_PERCPU_HASH,
+            BPF_MAP_TYPE_PERCPU_CGROUP_STORAGE,
+        ];
         let number = |name: &str| {
             let lines = text.lines().filter_map(|line| line.strip_prefix(name));
             lines.filter_map(|rest| rest.strip_prefix(':')).find_map(|rest| rest.trim().parse::<usize>().ok())
         };
         let (Some(key), Some(value)) = (number("key_size"), number("value_size")) else { return Sizes::UNKNOWN };
         let is_per_processor = number("map_type").is_some_and(|kind| PER_PROCESSOR.contains(&kind));
-        let value = if is_per_processor { value.next_multiple_of(8).saturating_mul(processors()) } else { value };
+        let value = if is_per_processor {
+            value.next_multiple_of(size_of::<u64>()).saturating_mul(processors())
+        } else {
+            value
+        };
         // A place to go on from may be larger than a short key.
         Sizes { key: key.max(size_of::<usize>()), value }
     }

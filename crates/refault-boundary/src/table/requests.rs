@@ -4,7 +4,11 @@
 //! more memory, its words are looked at when it has been shown: the caller has brought it in by then. Source: the manual
 //! pages of section 2 and the kernel's user headers.
 
-use refault_linux::options::{PR_GET_AUXV, PR_SCHED_CORE, PR_SET_MM, PR_SET_SECCOMP, PR_SET_VMA};
+use refault_linux::END_OF_ADDRESSES;
+use refault_linux::flags::*;
+use refault_linux::options::*;
+use refault_linux::requests::*;
+use refault_linux::sockets::{SO_GET_FILTER, SOL_SOCKET};
 use refault_paging::PAGE;
 
 use super::{Span, TEXT, vectors};
@@ -12,8 +16,8 @@ use crate::frame;
 
 type Visit<'a> = &'a mut dyn FnMut(Span);
 
-const INT: usize = 4;
-const WORD: usize = 8;
+const INT: usize = size_of::<i32>();
+const WORD: usize = size_of::<usize>();
 /// Words of a structure in which addresses are looked for.
 const WORDS: usize = 64;
 /// Bytes that are held where a word of a structure points to, if no word beside it says more.
@@ -21,7 +25,7 @@ const EACH: usize = 16 * PAGE;
 /// What a word is taken for a number of bytes up to.
 const MAX_EACH: u32 = 16 << 20;
 /// Addresses of programs.
-const ADDRESSES: std::ops::Range<usize> = PAGE..1 << 47;
+const ADDRESSES: std::ops::Range<usize> = PAGE..END_OF_ADDRESSES;
 
 /// What the words of a structure lead to: each is taken for an address, and the largest of its halves that can be a length
 /// for the bytes there.
@@ -35,7 +39,7 @@ pub(super) fn led_to(structure: usize, bytes: usize, visit: Visit) {
     let words = &words[..count];
     // A small word may be either.
     let numbers = words.iter().filter(|word| **word <= MAX_EACH as usize || !ADDRESSES.contains(word));
-    let halves = numbers.flat_map(|word| [*word as u32, (word >> 32) as u32]);
+    let halves = numbers.flat_map(|word| [*word as u32, (word >> u32::BITS) as u32]);
     let longest = halves.filter(|half| *half <= MAX_EACH).max().unwrap_or(0) as usize;
     for word in words.iter().filter(|word| ADDRESSES.contains(word)) {
         visit((*word, EACH.max(longest), true));
@@ -53,9 +57,6 @@ pub(super) fn set_socket_option([_, _, _, value, bytes, _]: &[usize; 6], visit: 
 
 /// `getsockopt`. Of a filter the length says how many instructions there is room for.
 pub(super) fn socket_option([_, level, option, value, length, _]: &[usize; 6], visit: Visit) {
-    const SOL_SOCKET: usize = 1;
-    const SO_GET_FILTER: usize = 26;
-    const INSTRUCTION: usize = 8;
     visit((*length, INT, true));
     let bytes = frame::read::<u32>(*length).unwrap_or(0).min(MAX_EACH) as usize;
     let is_filter = (*level, *option) == (SOL_SOCKET, SO_GET_FILTER);
@@ -68,34 +69,14 @@ pub(super) fn socket_option([_, level, option, value, length, _]: &[usize; 6], v
 /// `fcntl`.
 pub(super) fn descriptor_option([_, command, value, ..]: &[usize; 6], visit: Visit) {
     const LOCK: usize = 32;
-    let bytes = match *command as i32 {
-        commands::F_GETLK
-        | commands::F_SETLK
-        | commands::F_SETLKW
-        | commands::F_OFD_GETLK
-        | commands::F_OFD_SETLK
-        | commands::F_OFD_SETLKW => LOCK,
-        commands::F_SETOWN_EX | commands::F_GETOWN_EX | commands::F_GETOWNER_UIDS => WORD,
-        commands::F_GET_RW_HINT..=commands::F_SET_FILE_RW_HINT => WORD,
+    let bytes = match *command as u32 as usize {
+        F_GETLK | F_SETLK | F_SETLKW | F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW => LOCK,
+        F_SETOWN_EX | F_GETOWN_EX | F_GETOWNER_UIDS => WORD,
+        F_GET_RW_HINT..=F_SET_FILE_RW_HINT => WORD,
         // Numbers.
         _ => return,
     };
     visit((*value, bytes, true));
-}
-
-/// Commands of `fcntl` by the kernel's names.
-mod commands {
-    pub(super) const F_GETLK: i32 = 5;
-    pub(super) const F_SETLK: i32 = 6;
-    pub(super) const F_SETLKW: i32 = 7;
-    pub(super) const F_SETOWN_EX: i32 = 15;
-    pub(super) const F_GETOWN_EX: i32 = 16;
-    pub(super) const F_GETOWNER_UIDS: i32 = 17;
-    pub(super) const F_OFD_GETLK: i32 = 36;
-    pub(super) const F_OFD_SETLK: i32 = 37;
-    pub(super) const F_OFD_SETLKW: i32 = 38;
-    pub(super) const F_GET_RW_HINT: i32 = 1035;
-    pub(super) const F_SET_FILE_RW_HINT: i32 = 1038;
 }
 
 /// `prctl`. Most options are numbers; those that name memory name few bytes of it, but for the map of a process and names.
@@ -122,18 +103,14 @@ pub(super) fn filter([_, _, program, ..]: &[usize; 6], visit: Visit) {
 
 /// A filter's length and instructions.
 fn program_of_filter(at: usize, visit: Visit) {
-    const INSTRUCTION: usize = 8;
     visit((at, 2 * WORD, true));
     if let Some([length, code]) = frame::read::<[usize; 2]>(at).filter(|_| ADDRESSES.contains(&at)) {
-        visit((code, (length & 0xffff) * INSTRUCTION, false));
+        visit((code, usize::from(length as u16) * INSTRUCTION, false));
     }
 }
 
 /// `semctl`: a structure, or a value of each semaphore of a set, of which there may be 32,000.
 pub(super) fn semaphores([_, _, command, value, ..]: &[usize; 6], visit: Visit) {
-    const GETALL: usize = 13;
-    const SETVAL: usize = 16;
-    const SETALL: usize = 17;
     const VALUES: usize = 64 << 10;
     const OBJECT: usize = 128;
     match *command {
@@ -145,21 +122,18 @@ pub(super) fn semaphores([_, _, command, value, ..]: &[usize; 6], visit: Visit) 
 
 /// `ptrace`: registers and what is like them, some by a vector.
 pub(super) fn trace([request, _, address, data, ..]: &[usize; 6], visit: Visit) {
-    const GET_REGISTER_SET: usize = 0x4204;
-    const SET_REGISTER_SET: usize = 0x4205;
-    const PEEK_SIGNALS: usize = 0x4209;
     visit((*data, PAGE, true));
     match *request {
-        GET_REGISTER_SET | SET_REGISTER_SET => {
+        PTRACE_GETREGSET | PTRACE_SETREGSET => {
             if let Some([start, bytes]) = frame::read::<[usize; 2]>(*data) {
                 visit((start, bytes.min(EACH), true));
             }
         }
-        PEEK_SIGNALS => {
+        PTRACE_PEEKSIGINFO => {
             const SIGNAL_INFO: usize = 128;
             visit((*address, 2 * WORD, false));
             if let Some([_, count]) = frame::read::<[usize; 2]>(*address) {
-                visit((*data, (count >> 32).min(PAGE) * SIGNAL_INFO, true));
+                visit((*data, (count >> u32::BITS).min(PAGE) * SIGNAL_INFO, true));
             }
         }
         _ => {}
@@ -168,22 +142,15 @@ pub(super) fn trace([request, _, address, data, ..]: &[usize; 6], visit: Visit) 
 
 /// `futex`: the word, a second one, and a time, as the operation has them.
 pub(super) fn futex([word, operation, _, time, second, _]: &[usize; 6], visit: Visit) {
-    const WAIT: usize = 0;
-    const REQUEUE: usize = 3;
-    const CMP_REQUEUE: usize = 4;
-    const WAKE_OP: usize = 5;
-    const LOCK_PI: usize = 6;
-    const WAIT_BITSET: usize = 9;
-    const WAIT_REQUEUE_PI: usize = 11;
-    const CMP_REQUEUE_PI: usize = 12;
-    const LOCK_PI2: usize = 13;
-    const OPERATION: usize = 127;
-    let operation = operation & OPERATION;
+    let operation = operation & FUTEX_OPERATION;
     visit((*word, INT, true));
-    if matches!(operation, WAIT | LOCK_PI | WAIT_BITSET | WAIT_REQUEUE_PI | LOCK_PI2) {
+    if matches!(operation, FUTEX_WAIT | FUTEX_LOCK_PI | FUTEX_WAIT_BITSET | FUTEX_WAIT_REQUEUE_PI | FUTEX_LOCK_PI2) {
         visit((*time, 2 * WORD, false));
     }
-    if matches!(operation, REQUEUE | CMP_REQUEUE | WAKE_OP | WAIT_REQUEUE_PI | CMP_REQUEUE_PI) {
+    if matches!(
+        operation,
+        FUTEX_REQUEUE | FUTEX_CMP_REQUEUE | FUTEX_WAKE_OP | FUTEX_WAIT_REQUEUE_PI | FUTEX_CMP_REQUEUE_PI
+    ) {
         visit((*second, INT, true));
     }
 }
@@ -236,40 +203,26 @@ pub(super) fn kernel_parts([_, count, parts, ..]: &[usize; 6], visit: Visit) {
 
 /// `keyctl`, by its operation.
 pub(super) fn keys([operation, a, b, c, d, _]: &[usize; 6], visit: Visit) {
-    const JOIN_SESSION_KEYRING: usize = 1;
-    const UPDATE: usize = 2;
-    const DESCRIBE: usize = 6;
-    const SEARCH: usize = 10;
-    const READ: usize = 11;
-    const INSTANTIATE: usize = 12;
-    const GET_SECURITY: usize = 17;
-    const INSTANTIATE_IOV: usize = 20;
-    const DH_COMPUTE: usize = 23;
-    const PKEY_QUERY: usize = 24;
-    const PKEY_ENCRYPT: usize = 25;
-    const PKEY_VERIFY: usize = 28;
-    const RESTRICT_KEYRING: usize = 29;
-    const CAPABILITIES: usize = 31;
     /// Values of keys are shorter.
     const VALUE: usize = 1 << 20;
     const PARAMETERS: usize = 32;
     match *operation {
-        JOIN_SESSION_KEYRING => visit((*a, TEXT, false)),
-        UPDATE | INSTANTIATE => visit((*b, (*c).min(VALUE), false)),
-        DESCRIBE | READ | GET_SECURITY => visit((*b, (*c).min(VALUE), true)),
-        SEARCH | RESTRICT_KEYRING => [b, c].into_iter().for_each(|text| visit((*text, TEXT, false))),
-        INSTANTIATE_IOV => vectors(*b, *c, false, visit),
-        DH_COMPUTE => {
+        KEYCTL_JOIN_SESSION_KEYRING => visit((*a, TEXT, false)),
+        KEYCTL_UPDATE | KEYCTL_INSTANTIATE => visit((*b, (*c).min(VALUE), false)),
+        KEYCTL_DESCRIBE | KEYCTL_READ | KEYCTL_GET_SECURITY => visit((*b, (*c).min(VALUE), true)),
+        KEYCTL_SEARCH | KEYCTL_RESTRICT_KEYRING => [b, c].into_iter().for_each(|text| visit((*text, TEXT, false))),
+        KEYCTL_INSTANTIATE_IOV => vectors(*b, *c, false, visit),
+        KEYCTL_DH_COMPUTE => {
             visit((*a, PARAMETERS, false));
             visit((*b, (*c).min(VALUE), true));
             visit((*d, 2 * PARAMETERS, false));
             led_to(*d, PARAMETERS, visit);
         }
-        PKEY_QUERY => {
+        KEYCTL_PKEY_QUERY => {
             visit((*c, TEXT, false));
             visit((*d, 2 * PARAMETERS, true));
         }
-        PKEY_ENCRYPT..=PKEY_VERIFY => {
+        KEYCTL_PKEY_ENCRYPT..=KEYCTL_PKEY_VERIFY => {
             visit((*a, PARAMETERS, false));
             visit((*b, TEXT, false));
             // The key's number, bytes in, bytes out: the second of them is what a signature is checked against.
@@ -277,7 +230,7 @@ pub(super) fn keys([operation, a, b, c, d, _]: &[usize; 6], visit: Visit) {
             visit((*c, first.min(MAX_EACH) as usize, false));
             visit((*d, second.min(MAX_EACH) as usize, true));
         }
-        CAPABILITIES => visit((*a, (*b).min(TEXT), true)),
+        KEYCTL_CAPABILITIES => visit((*a, (*b).min(TEXT), true)),
         _ => {}
     }
 }
@@ -305,7 +258,6 @@ pub(super) fn scheduling([_, attributes, ..]: &[usize; 6], visit: Visit) {
 
 /// `fsconfig`: a text, or bytes.
 pub(super) fn mount_option([_, command, key, value, bytes, _]: &[usize; 6], visit: Visit) {
-    const FSCONFIG_SET_BINARY: usize = 2;
     visit((*key, TEXT, false));
     if *command as u32 as usize == FSCONFIG_SET_BINARY {
         visit((*value, (*bytes as u32).min(MAX_EACH) as usize, false));

@@ -1,9 +1,11 @@
 //! What a row of the table says.
 
+use refault_linux::sockets::{ADDRESS, MMSGHDR, MSGHDR, UIO_MAXIOV};
+
 use crate::frame;
 
-/// An address of a socket at most.
-pub(super) const NAME: usize = 128;
+/// Bytes of an address of a socket at most.
+pub(super) const NAME: usize = ADDRESS;
 
 /// How a call is made, and what becomes of mappings and signals by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +132,7 @@ impl Bytes {
             Bytes::Plus(at, more) => arguments[at].min(Self::MAX_AT) + more,
             Bytes::Times(at, size) => arguments[at].min(Self::MAX_ELEMENTS) * size,
             Bytes::At(at) => frame::read::<u32>(arguments[at]).unwrap_or(0).min(Self::MAX_AT as u32) as usize,
-            Bytes::Bits(at) => arguments[at].min(Self::MAX_ELEMENTS).div_ceil(64) * size_of::<u64>(),
+            Bytes::Bits(at) => arguments[at].min(Self::MAX_ELEMENTS).div_ceil(u64::BITS as usize) * size_of::<u64>(),
             Bytes::Pages(at) => arguments[at].div_ceil(refault_paging::PAGE),
         }
     }
@@ -169,16 +171,13 @@ pub(crate) enum Memory {
 }
 
 /// Bytes of a path, or of another string, at most.
-pub(crate) const TEXT: usize = 4096;
+pub(crate) const TEXT: usize = refault_paging::PAGE;
 /// Vectors of a call, and messages of one, at most.
-pub(crate) const MAX_VECTORS: usize = 1024;
+pub(crate) const MAX_VECTORS: usize = UIO_MAXIOV;
 /// Bytes of a vector that are looked at.
 pub(super) const MAX_VECTOR: usize = 1 << 40;
 /// Bytes of what comes along with a message.
-pub(super) const MAX_CONTROL: usize = 1 << 24;
-/// Bytes of a message's header, and from one of several to the next.
-pub(super) const HEADER: usize = 56;
-pub(super) const HEADER_OF_MANY: usize = 64;
+pub(crate) const MAX_CONTROL: usize = 1 << 24;
 
 impl Memory {
     /// Shows each span.
@@ -191,9 +190,9 @@ impl Memory {
             Memory::Message(at, write) => message(arguments[at], write, visit),
             Memory::Messages(at, count, write) => {
                 let count = arguments[count].min(MAX_VECTORS);
-                visit((arguments[at], count * HEADER_OF_MANY, true));
+                visit((arguments[at], count * MMSGHDR, true));
                 (0..count).for_each(|index| {
-                    message(arguments[at].wrapping_add(index * HEADER_OF_MANY), write, visit);
+                    message(arguments[at].wrapping_add(index * MMSGHDR), write, visit);
                 });
             }
             Memory::Request(spans) => spans(arguments, visit),
@@ -211,7 +210,7 @@ pub(super) fn vectors(at: usize, count: usize, write: bool, visit: &mut dyn FnMu
 
 /// What a message is, or what it is to be written to.
 pub(crate) fn message(at: usize, write: bool, visit: &mut dyn FnMut(Span)) {
-    visit((at, HEADER, write));
+    visit((at, MSGHDR, write));
     let Some([name, name_bytes, parts, count, control, control_bytes, _]) = frame::read::<[usize; 7]>(at) else {
         return;
     };

@@ -4,6 +4,8 @@
 
 use refault_linux::PAGE;
 use refault_linux::calls::*;
+use refault_linux::files::{Stat, StatFs};
+use refault_linux::signals::SET_BYTES;
 
 use super::By::*;
 use super::Bytes::*;
@@ -12,8 +14,8 @@ use super::Memory::{Text, Vectors, Wait, Writes};
 use super::Twice::*;
 use super::{NAME, Row, devices, programs, requests, row};
 
-const STAT: usize = 144;
-const STATFS: usize = 120;
+const STAT: usize = size_of::<Stat>();
+const STATFS: usize = size_of::<StatFs>();
 const STATX: usize = 256;
 const USAGE: usize = 144;
 /// `timespec`, `timeval`, `rlimit`, `utimbuf`.
@@ -22,9 +24,9 @@ const TIME: usize = 16;
 const TIMES: usize = 32;
 const CLOCK_STATE: usize = 208;
 const ZONE: usize = 8;
-const INT: usize = 4;
-const WORD: usize = 8;
-const SIGNALS: usize = 8;
+const INT: usize = size_of::<i32>();
+const WORD: usize = size_of::<usize>();
+const SIGNALS: usize = SET_BYTES;
 const SIGNAL_INFO: usize = 128;
 const POLL: usize = 8;
 const EVENT: usize = 12;
@@ -34,6 +36,31 @@ const VALUE: usize = 1 << 17;
 /// A structure of System V objects.
 const OBJECT: usize = 128;
 const HANDLE: usize = 8 + 128;
+/// The names of a machine: `struct utsname`.
+const NAMES: usize = 6 * 65;
+/// `struct sembuf`.
+const SEMAPHORE: usize = 6;
+/// `struct sysinfo`.
+const MACHINE: usize = 112;
+/// `struct tms`.
+const PROCESSOR_TIMES: usize = 32;
+/// Capabilities: the header, and three sets of two words each.
+const CAPABILITIES: [usize; 2] = [8, 24];
+/// `struct ustat`.
+const OLD_FILE_SYSTEM: usize = 32;
+/// The longest name of a file system.
+const FILE_SYSTEM: usize = 64;
+/// What a signal, a queue or a list of namespaces is asked for: `struct sigevent`, `struct mq_attr`, `struct ns_id_req`.
+const REQUEST: usize = 64;
+/// A key, a message of the kernel's log or of a queue, and a list of mounts: beyond it the kernel refuses.
+const MAX_KEY: usize = 1 << 20;
+const MAX_LOG: usize = 1 << 24;
+/// `struct landlock_path_beneath_attr` and its like, and `struct cachestat_range`.
+const RULE: usize = 16;
+/// `struct cachestat`.
+const CACHED: usize = 40;
+/// `struct mnt_id_req`.
+const MOUNT: usize = 32;
 
 pub(super) static ROWS: &[Row] = &[
     row(SYS_read, Transfer, Takes, &[Writes(1, Arg(2))]).jumps(),
@@ -105,9 +132,9 @@ pub(super) static ROWS: &[Row] = &[
     row(SYS_exit, ThreadEnd, NoMemory, &[]),
     row(SYS_wait4, Kernel, Takes, &[Writes(1, Fixed(INT)), Writes(3, Fixed(USAGE))]).jumps(),
     row(SYS_kill, Kernel, NoMemory, &[]),
-    row(SYS_uname, Kernel, Asks, &[Writes(0, Fixed(390))]).jumps(),
+    row(SYS_uname, Kernel, Asks, &[Writes(0, Fixed(NAMES))]).jumps(),
     row(SYS_semget, Kernel, NoMemory, &[]),
-    row(SYS_semop, Kernel, CopiesFirst, &[Reads(1, Times(2, 6))]),
+    row(SYS_semop, Kernel, CopiesFirst, &[Reads(1, Times(2, SEMAPHORE))]),
     row(SYS_semctl, Kernel, CopiesFirst, &[Request(requests::semaphores)]),
     row(SYS_shmdt, Kernel, NoMemory, &[]),
     row(SYS_msgget, Kernel, NoMemory, &[]),
@@ -141,11 +168,11 @@ pub(super) static ROWS: &[Row] = &[
     row(SYS_gettimeofday, Kernel, Asks, &[Writes(0, Fixed(TIME)), Writes(1, Fixed(ZONE))]).jumps(),
     row(SYS_getrlimit, Kernel, Asks, &[Writes(1, Fixed(TIME))]),
     row(SYS_getrusage, Kernel, Asks, &[Writes(1, Fixed(USAGE))]).jumps(),
-    row(SYS_sysinfo, Kernel, Asks, &[Writes(0, Fixed(112))]),
-    row(SYS_times, Kernel, Asks, &[Writes(0, Fixed(32))]),
+    row(SYS_sysinfo, Kernel, Asks, &[Writes(0, Fixed(MACHINE))]),
+    row(SYS_times, Kernel, Asks, &[Writes(0, Fixed(PROCESSOR_TIMES))]),
     row(SYS_ptrace, Trace, SaysAfter, &[Request(requests::trace)]),
     row(SYS_getuid, AtOnce, NoMemory, &[]),
-    row(SYS_syslog, Kernel, Takes, &[Writes(1, UpTo(2, 1 << 24))]),
+    row(SYS_syslog, Kernel, Takes, &[Writes(1, UpTo(2, MAX_LOG))]),
     row(SYS_getgid, AtOnce, NoMemory, &[]),
     row(SYS_setuid, Kernel, NoMemory, &[]),
     row(SYS_setgid, Kernel, NoMemory, &[]),
@@ -167,8 +194,8 @@ pub(super) static ROWS: &[Row] = &[
     row(SYS_setfsuid, Kernel, NoMemory, &[]),
     row(SYS_setfsgid, Kernel, NoMemory, &[]),
     row(SYS_getsid, Kernel, NoMemory, &[]),
-    row(SYS_capget, Kernel, WritesArguments, &[Writes(0, Fixed(8)), Writes(1, Fixed(24))]),
-    row(SYS_capset, Kernel, WritesArguments, &[Writes(0, Fixed(8)), Reads(1, Fixed(24))]),
+    row(SYS_capget, Kernel, WritesArguments, &[Writes(0, Fixed(CAPABILITIES[0])), Writes(1, Fixed(CAPABILITIES[1]))]),
+    row(SYS_capset, Kernel, WritesArguments, &[Writes(0, Fixed(CAPABILITIES[0])), Reads(1, Fixed(CAPABILITIES[1]))]),
     row(SYS_rt_sigpending, Pending, Asks, &[]),
     row(
         SYS_rt_sigtimedwait,
@@ -183,10 +210,10 @@ pub(super) static ROWS: &[Row] = &[
     row(SYS_mknod, Kernel, CopiesFirst, &[Text(0)]),
     row(SYS_uselib, Kernel, CopiesFirst, &[Text(0)]),
     row(SYS_personality, Personality, NoMemory, &[]),
-    row(SYS_ustat, Kernel, Asks, &[Writes(1, Fixed(32))]),
+    row(SYS_ustat, Kernel, Asks, &[Writes(1, Fixed(OLD_FILE_SYSTEM))]),
     row(SYS_statfs, Kernel, Asks, &[Text(0), Writes(1, Fixed(STATFS))]),
     row(SYS_fstatfs, Kernel, Asks, &[Writes(1, Fixed(STATFS))]),
-    row(SYS_sysfs, Kernel, Asks, &[Text(1), Writes(2, Fixed(64))]),
+    row(SYS_sysfs, Kernel, Asks, &[Text(1), Writes(2, Fixed(FILE_SYSTEM))]),
     row(SYS_getpriority, Kernel, NoMemory, &[]),
     row(SYS_setpriority, Kernel, NoMemory, &[]),
     row(SYS_sched_setparam, Kernel, CopiesFirst, &[Reads(1, Fixed(INT))]),
@@ -201,7 +228,7 @@ pub(super) static ROWS: &[Row] = &[
     row(SYS_mlockall, LockAll, NoMemory, &[]),
     row(SYS_munlockall, UnlockAll, NoMemory, &[]),
     row(SYS_vhangup, Kernel, NoMemory, &[]),
-    row(SYS_modify_ldt, Kernel, CopiesFirst, &[Writes(1, UpTo(2, 1 << 17))]),
+    row(SYS_modify_ldt, Kernel, CopiesFirst, &[Writes(1, UpTo(2, VALUE))]),
     row(SYS_pivot_root, Kernel, CopiesFirst, &[Text(0), Text(1)]),
     row(SYS__sysctl, Kernel, NoMemory, &[]),
     row(SYS_prctl, ProcessOption, SaysAfter, &[Request(requests::process_option)]),
@@ -268,9 +295,9 @@ pub(super) static ROWS: &[Row] = &[
     row(SYS_getdents64, Folder, Takes, &[Writes(1, Arg(2))]).jumps(),
     row(SYS_set_tid_address, WrittenLater, NoMemory, &[Writes(0, Fixed(INT))]),
     row(SYS_restart_syscall, Kernel, NoMemory, &[]),
-    row(SYS_semtimedop, Kernel, CopiesFirst, &[Reads(1, Times(2, 6)), Reads(3, Fixed(TIME)), Wait(3)]),
+    row(SYS_semtimedop, Kernel, CopiesFirst, &[Reads(1, Times(2, SEMAPHORE)), Reads(3, Fixed(TIME)), Wait(3)]),
     row(SYS_fadvise64, Kernel, NoMemory, &[]),
-    row(SYS_timer_create, Kernel, SaysAfter, &[Reads(1, Fixed(64)), Writes(2, Fixed(INT))]),
+    row(SYS_timer_create, Kernel, SaysAfter, &[Reads(1, Fixed(REQUEST)), Writes(2, Fixed(INT))]),
     row(SYS_timer_settime, Kernel, SaysAfter, &[Reads(2, Fixed(TIMES)), Writes(3, Fixed(TIMES))]),
     row(SYS_timer_gettime, Kernel, Asks, &[Writes(1, Fixed(TIMES))]),
     row(SYS_timer_getoverrun, Kernel, NoMemory, &[]),
@@ -289,15 +316,15 @@ pub(super) static ROWS: &[Row] = &[
     row(SYS_set_mempolicy, Kernel, CopiesFirst, &[Reads(1, Bits(2))]),
     // Of the page at its address it may ask where it is.
     row(SYS_get_mempolicy, Kernel, Asks, &[Writes(0, Fixed(INT)), Writes(1, Bits(2)), Reads(3, Fixed(1))]),
-    row(SYS_mq_open, Kernel, CopiesFirst, &[Text(0), Reads(3, Fixed(64))]),
+    row(SYS_mq_open, Kernel, CopiesFirst, &[Text(0), Reads(3, Fixed(REQUEST))]),
     row(SYS_mq_unlink, Kernel, CopiesFirst, &[Text(0)]),
-    row(SYS_mq_timedsend, Kernel, CopiesFirst, &[Reads(1, UpTo(2, 1 << 24)), Reads(4, Fixed(TIME))]),
+    row(SYS_mq_timedsend, Kernel, CopiesFirst, &[Reads(1, UpTo(2, MAX_LOG)), Reads(4, Fixed(TIME))]),
     row(SYS_mq_timedreceive, Kernel, Takes, &[Writes(1, Arg(2)), Writes(3, Fixed(INT)), Reads(4, Fixed(TIME))]),
     row(SYS_mq_notify, Kernel, CopiesFirst, &[Request(requests::notification)]),
-    row(SYS_mq_getsetattr, Kernel, SaysAfter, &[Reads(1, Fixed(64)), Writes(2, Fixed(64))]),
+    row(SYS_mq_getsetattr, Kernel, SaysAfter, &[Reads(1, Fixed(REQUEST)), Writes(2, Fixed(REQUEST))]),
     row(SYS_kexec_load, Kernel, CopiesFirst, &[Request(requests::kernel_parts)]),
     row(SYS_waitid, Kernel, Takes, &[Writes(2, Fixed(SIGNAL_INFO)), Writes(4, Fixed(USAGE))]),
-    row(SYS_add_key, Kernel, CopiesFirst, &[Text(0), Text(1), Reads(2, UpTo(3, 1 << 20))]),
+    row(SYS_add_key, Kernel, CopiesFirst, &[Text(0), Text(1), Reads(2, UpTo(3, MAX_KEY))]),
     row(SYS_request_key, Kernel, CopiesFirst, &[Text(0), Text(1), Text(2)]),
     row(SYS_keyctl, Kernel, SaysAfter, &[Request(requests::keys)]),
     row(SYS_ioprio_set, Kernel, NoMemory, &[]),
@@ -442,20 +469,20 @@ pub(super) static ROWS: &[Row] = &[
     row(SYS_mount_setattr, Kernel, CopiesFirst, &[Text(1), Reads(3, UpTo(4, PAGE))]),
     row(SYS_quotactl_fd, Kernel, CopiesFirst, &[Writes(3, Fixed(PAGE))]),
     row(SYS_landlock_create_ruleset, Kernel, CopiesFirst, &[Reads(0, UpTo(1, PAGE))]),
-    row(SYS_landlock_add_rule, Kernel, CopiesFirst, &[Reads(2, Fixed(16))]),
+    row(SYS_landlock_add_rule, Kernel, CopiesFirst, &[Reads(2, Fixed(RULE))]),
     row(SYS_landlock_restrict_self, Kernel, NoMemory, &[]),
     row(SYS_memfd_secret, Kernel, NoMemory, &[]),
     row(SYS_process_mrelease, Kernel, NoMemory, &[]),
     row(SYS_futex_waitv, Kernel, CopiesFirst, &[Request(requests::futexes), Reads(3, Fixed(TIME))]),
     row(SYS_set_mempolicy_home_node, Kernel, NoMemory, &[]),
-    row(SYS_cachestat, Kernel, Asks, &[Reads(1, Fixed(16)), Writes(2, Fixed(40))]),
+    row(SYS_cachestat, Kernel, Asks, &[Reads(1, Fixed(RULE)), Writes(2, Fixed(CACHED))]),
     row(SYS_fchmodat2, Kernel, CopiesFirst, &[Text(1)]),
     row(SYS_map_shadow_stack, Kernel, NoMemory, &[]),
     row(SYS_futex_wake, Kernel, CopiesFirst, &[Writes(0, Fixed(WORD))]),
     row(SYS_futex_wait, Kernel, CopiesFirst, &[Writes(0, Fixed(WORD)), Reads(4, Fixed(TIME))]),
     row(SYS_futex_requeue, Kernel, CopiesFirst, &[Request(requests::futex_pair)]),
-    row(SYS_statmount, Kernel, Asks, &[Reads(0, Fixed(32)), Writes(1, UpTo(2, 1 << 24))]),
-    row(SYS_listmount, Kernel, Asks, &[Reads(0, Fixed(32)), Writes(1, Times(2, WORD))]),
+    row(SYS_statmount, Kernel, Asks, &[Reads(0, Fixed(MOUNT)), Writes(1, UpTo(2, MAX_LOG))]),
+    row(SYS_listmount, Kernel, Asks, &[Reads(0, Fixed(MOUNT)), Writes(1, Times(2, WORD))]),
     row(SYS_lsm_get_self_attr, Kernel, WritesArguments, &[Writes(2, Fixed(INT)), Writes(1, At(2))]),
     row(SYS_lsm_set_self_attr, Kernel, CopiesFirst, &[Reads(1, UpTo(2, VALUE))]),
     row(SYS_lsm_list_modules, Kernel, WritesArguments, &[Writes(1, Fixed(INT)), Writes(0, At(1))]),
@@ -467,6 +494,6 @@ pub(super) static ROWS: &[Row] = &[
     row(SYS_open_tree_attr, Kernel, CopiesFirst, &[Text(1), Reads(3, UpTo(4, PAGE))]),
     row(SYS_file_getattr, Kernel, Asks, &[Text(1), Writes(2, UpTo(3, PAGE))]),
     row(SYS_file_setattr, Kernel, CopiesFirst, &[Text(1), Reads(2, UpTo(3, PAGE))]),
-    row(SYS_listns, Kernel, Asks, &[Reads(0, Fixed(64)), Writes(1, Times(2, WORD))]),
+    row(SYS_listns, Kernel, Asks, &[Reads(0, Fixed(REQUEST)), Writes(1, Times(2, WORD))]),
     row(SYS_rseq_slice_yield, Kernel, NoMemory, &[]),
 ];

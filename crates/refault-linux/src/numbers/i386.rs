@@ -98,3 +98,8 @@ crate::numbers::names! {
     SYS_open_tree_attr = 467, SYS_file_getattr = 468, SYS_file_setattr = 469, SYS_listns = 470,
     SYS_rseq_slice_yield = 471,
 }
+
+/// Of `fcntl64`: the first command about locks with places of 64 bits.
+pub const F_GETLK64: usize = 12;
+/// Of `fcntl64`: the last of them.
+pub const F_SETLKW64: usize = 14;

@@ -13,6 +13,7 @@ mod aarch64 {
     pub(crate) const SYS_dup3: usize = 24;
     pub(crate) const SYS_fcntl: usize = 25;
     pub(crate) const SYS_ioctl: usize = 29;
+    pub(crate) const SYS_fstatfs: usize = 44;
     pub(crate) const SYS_ftruncate: usize = 46;
     pub(crate) const SYS_openat: usize = 56;
     pub(crate) const SYS_close: usize = 57;
@@ -24,6 +25,7 @@ mod aarch64 {
     pub(crate) const SYS_futex: usize = 98;
     pub(crate) const SYS_nanosleep: usize = 101;
     pub(crate) const SYS_clock_gettime: usize = 113;
+    pub(crate) const SYS_getrlimit: usize = 163;
     pub(crate) const SYS_prctl: usize = 167;
     pub(crate) const SYS_getpid: usize = 172;
     pub(crate) const SYS_gettid: usize = 178;

@@ -475,7 +475,8 @@ mod tests {
         let options = EngineOptions { policy: policy.into(), store, account, resident_only: false };
         let mut engine = Engine::new(uffd, options, || 0).ok()?;
         let start = sys::map(PAGES * PAGE);
-        let attributes = crate::Attributes { protection: 3, ..crate::Attributes::default() };
+        let attributes =
+            crate::Attributes { protection: crate::Attributes::READ_WRITE, ..crate::Attributes::default() };
         assert!(engine.manage(start, PAGES * PAGE, attributes));
         for page in 0..PAGES {
             assert_eq!(engine.fault(start + page * PAGE, true), Outcome::Served);

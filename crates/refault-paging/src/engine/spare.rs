@@ -81,7 +81,11 @@ mod tests {
         let options = EngineOptions { policy: "fifo".into(), store, account, resident_only: false };
         let mut engine = Engine::new(uffd, options, || 0).expect("an engine");
         let start = sys::map(PAGES * PAGE);
-        assert!(engine.manage(start, PAGES * PAGE, Attributes { protection: 3, ..Attributes::default() }));
+        assert!(engine.manage(
+            start,
+            PAGES * PAGE,
+            Attributes { protection: Attributes::READ_WRITE, ..Attributes::default() }
+        ));
         for page in 0..PAGES {
             touch(&mut engine, start + page * PAGE);
             // SAFETY: the page is there now.

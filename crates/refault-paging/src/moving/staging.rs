@@ -17,7 +17,7 @@ use crate::PAGE;
 use refault_linux::sys;
 
 /// Beside an address, which is that of a page.
-const SHARED: usize = 1;
+const IS_SHARED: usize = 1;
 /// Beside an address: others have a page with these contents still.
 const HELD_BY_OTHERS: usize = 4;
 /// In place of an address: what is here is nobody's.
@@ -32,7 +32,7 @@ const MIN_TIDIED: usize = 256;
 /// See the module.
 pub struct Staging {
     base: usize,
-    /// Addresses whose pages are here, with [`SHARED`] if a fork has shared the page; [`HUSK`]; [`SPARE`]; 0: nothing.
+    /// Addresses whose pages are here, with [`IS_SHARED`] if a fork has shared the page; [`HUSK`]; [`SPARE`]; 0: nothing.
     owners: Vec<usize>,
     /// Places ever given out, and ever emptied.
     head: usize,
@@ -196,7 +196,7 @@ impl Staging {
         let owner = core::mem::replace(&mut self.owners[place as usize], 0);
         debug_assert_ne!(owner, 0);
         self.live -= 1;
-        owner & SHARED != 0
+        owner & IS_SHARED != 0
     }
 
     /// A place's page was copied back: a husk is left. Returns whether the page was shared.
@@ -217,13 +217,13 @@ impl Staging {
         let places = self.owners.len();
         debug_assert!(self.spares.is_empty(), "a fork shares no memory that is nobody's");
         for place in (self.tail..self.head).map(|index| index % places) {
-            self.owners[place] |= if matches!(self.owners[place], 0 | HUSK) { 0 } else { SHARED };
+            self.owners[place] |= if matches!(self.owners[place], 0 | HUSK) { 0 } else { IS_SHARED };
         }
     }
 
     /// A place holds the page of another address from now on.
     pub fn reown(&mut self, place: u32, owner: usize) {
-        let shared = self.owners[place as usize] & SHARED;
+        let shared = self.owners[place as usize] & IS_SHARED;
         self.owners[place as usize] = owner | shared;
     }
 
@@ -235,7 +235,7 @@ impl Staging {
 
     /// Whose page a place holds; 0: nobody's.
     pub fn owner(&self, place: u32) -> usize {
-        self.owners[place as usize] & !(SHARED | HUSK | HELD_BY_OTHERS | SPARE)
+        self.owners[place as usize] & !(IS_SHARED | HUSK | HELD_BY_OTHERS | SPARE)
     }
 
     /// A place's page was stored: its memory may be used for another. Returns whether the page was shared.

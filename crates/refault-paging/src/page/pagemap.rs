@@ -42,7 +42,7 @@ impl Pagemap {
 mod tests {
     use refault_linux::PAGE;
     use refault_linux::calls::{SYS_fork, SYS_kill, SYS_wait4};
-    use refault_linux::flags::SIGKILL;
+    use refault_linux::signals::SIGKILL;
     use refault_linux::sys;
 
     use super::*;
@@ -69,7 +69,7 @@ mod tests {
         let shared = Pagemap::open().shared(at, 4);
         // SAFETY: ends the child and waits for it.
         unsafe {
-            sys::call(SYS_kill, [child as usize, SIGKILL, 0, 0, 0, 0]);
+            sys::call(SYS_kill, [child as usize, SIGKILL as usize, 0, 0, 0, 0]);
             sys::call(SYS_wait4, [child as usize, 0, 0, 0, 0, 0]);
         }
         assert_eq!(shared, 0b1001);

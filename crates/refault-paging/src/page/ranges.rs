@@ -5,10 +5,12 @@
 
 use std::collections::BTreeMap;
 
+use refault_linux::flags::{PROT_READ, PROT_WRITE};
+
 /// What a range may be used for, and what becomes of it in children.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
-    /// The protection bits of `mmap`: 1 read, 2 write, 4 execute.
+    /// The protection bits of `mmap` ([`PROT_READ`] and its like).
     pub protection: u8,
     /// `MADV_DONTFORK`: children do not have it.
     pub not_in_children: bool,
@@ -26,24 +28,29 @@ pub struct Attributes {
 }
 
 impl Attributes {
+    const READ: u8 = PROT_READ as u8;
+    const WRITE: u8 = PROT_WRITE as u8;
+    /// The protection of memory that can be read and written to.
+    pub const READ_WRITE: u8 = Self::READ | Self::WRITE;
+
     /// Whether `UFFDIO_MOVE` takes pages from it.
     pub fn can_be_moved(self) -> bool {
-        self.protection == 3 && !self.locked
+        self.protection == Self::READ_WRITE && !self.locked
     }
 
     /// Whether its pages can go: moved, or copied where they can only be read.
     pub fn can_be_evicted(self) -> bool {
-        self.protection & 1 != 0 && !self.locked
+        self.protection & Self::READ != 0 && !self.locked
     }
 
     /// Whether its rights allow to write to it.
     pub fn can_be_written(self) -> bool {
-        self.protection & 2 != 0
+        self.protection & Self::WRITE != 0
     }
 
     /// Whether its rights allow to touch it.
     pub fn can_be_touched(self) -> bool {
-        self.protection & 3 != 0
+        self.protection & Self::READ_WRITE != 0
     }
 
     /// The program locks or unlocks it.

@@ -10,7 +10,7 @@ use refault_store::noted;
 
 use crate::figures::Published;
 use crate::tree::{MAKE_ROOM, SLOTS, Shared, Slot};
-use refault_linux::calls::{SYS_fstat, SYS_mmap};
+use refault_linux::calls::SYS_mmap;
 use refault_linux::errno::EINVAL;
 use refault_linux::flags::{MAP_SHARED, PROT_READ, PROT_WRITE};
 use refault_linux::sys;
@@ -44,14 +44,9 @@ impl Shared {
     /// # Errors
     /// There are no addresses, or the descriptor is none of a segment: the kernel's number.
     pub fn map(descriptor: i32) -> Result<&'static Shared, i32> {
-        let mut status = [0u64; 18];
-        // SAFETY: fstat writes 144 bytes.
-        let error = unsafe { sys::call(SYS_fstat, [descriptor as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0]) };
-        if error < 0 {
-            return Err(-error as i32);
-        }
-        // The size: another file may have the number by now.
-        if status[6] != Shared::BYTES as u64 {
+        let status = sys::status(descriptor as usize).map_err(|error| -error as i32)?;
+        // Another file may have the number by now.
+        if status.bytes != Shared::BYTES as u64 {
             return Err(-EINVAL as i32);
         }
         // SAFETY: a fresh shared mapping.

@@ -160,7 +160,7 @@ mod tests {
             const START: usize = 1 << 32;
             let (dropped, mut pages, mut sharing) = (nothing(), Pages::default(), SharedPages::default());
             // A hole between two ranges.
-            let attributes = Attributes { protection: 3, ..Attributes::default() };
+            let attributes = Attributes { protection: Attributes::READ_WRITE, ..Attributes::default() };
             pages.insert(START, START + 150 * PAGE, attributes);
             pages.insert(START + 200 * PAGE, START + 400 * PAGE, attributes);
             let is_managed = |page: &usize| !(150..200).contains(page);

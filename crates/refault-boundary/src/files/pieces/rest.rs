@@ -8,15 +8,13 @@
 //! Invariant: a byte is moved once; a call that would say less alone (what there is to read, what a pipe has room for)
 //! says it here.
 
-use super::{Kind, MSG_WAITALL, Progress, Way, bytes_taken, make_all, make_piece, opened, take};
-use super::{PREAD, PREADV, PREADV2, PWRITE, PWRITEV, PWRITEV2, READ, READV, RECVFROM, RECVMSG};
-use super::{SENDMSG, SENDTO, WRITE, WRITEV};
+use refault_linux::calls::*;
+use refault_linux::sockets::MSG_WAITALL;
+
+use super::{Kind, Progress, Way, bytes_taken, make_all, make_piece, opened, take};
 use crate::engine_lock;
 use crate::frame::Context;
 use crate::thread::Thread;
-
-const SENDFILE: usize = 40;
-const GETRANDOM: usize = 318;
 
 /// Goes on with a call that was made whole, or in one piece, and that the tree's request for memory may have ended in its
 /// middle, after so many bytes. Says how many there are in all then. What the call waits for it still waits for; a signal of the
@@ -28,12 +26,13 @@ pub(crate) fn go_on(
     arguments: [usize; 6],
     done: usize,
 ) -> usize {
-    if matches!(number, GETRANDOM | SENDFILE) {
+    if matches!(number, SYS_getrandom | SYS_sendfile) {
         return fill_on(thread, context, number, arguments, done);
     }
-    let reads = matches!(number, READ | READV | PREAD | PREADV | PREADV2);
-    let receives = matches!(number, RECVFROM | RECVMSG);
-    let writes = matches!(number, WRITE | WRITEV | PWRITE | PWRITEV | PWRITEV2 | SENDTO | SENDMSG);
+    let reads = matches!(number, SYS_read | SYS_readv | SYS_pread64 | SYS_preadv | SYS_preadv2);
+    let receives = matches!(number, SYS_recvfrom | SYS_recvmsg);
+    let writes =
+        matches!(number, SYS_write | SYS_writev | SYS_pwrite64 | SYS_pwritev | SYS_pwritev2 | SYS_sendto | SYS_sendmsg);
     let Some(message) = (reads || receives || writes).then(|| take(thread, number, arguments)).flatten() else {
         return done;
     };
@@ -56,14 +55,14 @@ pub(crate) fn go_on(
 fn fill_on(thread: &mut Thread, context: &mut Context, number: usize, arguments: [usize; 6], mut done: usize) -> usize {
     loop {
         let mut rest = arguments;
-        let left = if number == SENDFILE { 3 } else { 1 };
+        let left = if number == SYS_sendfile { 3 } else { 1 };
         rest[left] = arguments[left].saturating_sub(done);
         // To a pipe as much is sent as there is room for.
-        if rest[left] == 0 || number == SENDFILE && opened(arguments[0]).kind != Kind::Stream {
+        if rest[left] == 0 || number == SYS_sendfile && opened(arguments[0]).kind != Kind::Stream {
             return done;
         }
-        if number == SENDFILE {
-            engine_lock::hold(thread, arguments[2], 8, true);
+        if number == SYS_sendfile {
+            engine_lock::hold(thread, arguments[2], size_of::<usize>(), true);
         } else {
             rest[0] += done;
             engine_lock::hold(thread, rest[0], rest[1], true);
