@@ -93,6 +93,8 @@ mod library {
     //! The library itself: what it says, and what it brings for an older libc.
 
     #[cfg(not(test))]
+    pub(crate) mod bytes;
+    #[cfg(not(test))]
     pub(crate) mod old_libc;
     pub(crate) mod report;
     #[cfg(not(test))]

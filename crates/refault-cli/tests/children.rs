@@ -188,4 +188,12 @@ fn the_library_needs_no_new_glibc() {
     let most = number(refault_image::NEEDED_GLIBC).expect("a version");
     assert_eq!(needs.iter().max(), Some(&most), "{}: {said}", library.display());
     assert!(most <= vec![2, 28]);
+    // What a sanitizer puts in their place would fault while the agent holds its lock.
+    let symbols = Command::new("readelf").args(["-W", "--dyn-syms"]).arg(&library).output().expect("readelf starts");
+    let symbols = text(&symbols.stdout);
+    let wanted =
+        symbols.lines().filter(|line| line.contains(" UND ")).filter_map(|line| line.split_whitespace().last());
+    let moves = ["memcpy", "memmove", "memset", "memcmp", "bcmp", "strlen"];
+    let named: Vec<&str> = wanted.filter(|name| moves.contains(&name.split('@').next().unwrap_or_default())).collect();
+    assert_eq!(named, Vec::<&str>::new(), "the agent has its own");
 }
