@@ -63,7 +63,10 @@ impl RftWriter {
 
     /// Says something about the trace, such as where it comes from. Both texts are cut to 65 535 bytes.
     pub fn add_metadata(&mut self, key: &str, value: &str) {
-        let cut = |text: &str| text[..text.floor_char_boundary(MAX_METADATA_BYTES)].to_owned();
+        let cut = |text: &str| {
+            let is_boundary = |end: &usize| text.is_char_boundary(*end);
+            text[..(0..=MAX_METADATA_BYTES.min(text.len())).rev().find(is_boundary).unwrap_or(0)].to_owned()
+        };
         self.footer.metadata.push((cut(key), cut(value)));
     }
 
