@@ -67,7 +67,9 @@ fn by(by: By) -> &'static str {
         By::Program => "agent: another program begins",
         By::ThreadEnd => "agent: a thread ends",
         By::ProcessEnd => "agent: the process ends",
-        By::Trace => "kernel; for children that borrow this memory the agent",
+        By::Trace => {
+            "kernel: pages that are out say EIO, for who is traced is stopped; for children that borrow this memory the agent"
+        }
         By::ProcessOption => "kernel, but for filters and call dispatch",
         By::Device => "kernel, but for events of a userfaultfd",
         By::OtherMemory => "kernel; another process of the tree is asked for its pages",
