@@ -88,9 +88,7 @@ fn wrong(output: &Output) -> Option<String> {
         Some(0) if out.ends_with("done\n") => None,
         None if is_lost => None,
         // The program was told of an error that the kernel could have given, or the agent has ended it in words.
-        Some(1 | 2 | 3)
-            if says_why || out.contains("is false: ") && !out.contains("whole") && !out.contains("zero") =>
-        {
+        Some(1..=3) if says_why || out.contains("is false: ") && !out.contains("whole") && !out.contains("zero") => {
             None
         }
         code => Some(format!("{code:?}, {:?}: {}{}", output.status, out, err)),

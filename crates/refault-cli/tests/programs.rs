@@ -3,6 +3,7 @@
 mod boundary;
 #[path = "common/c_program.rs"]
 mod c_program;
+mod checkers;
 mod children;
 mod common;
 mod descriptors;
