@@ -7,6 +7,7 @@
 mod array;
 pub mod load;
 mod objects;
+pub mod opens;
 mod table;
 mod traces;
 

@@ -56,6 +56,7 @@ Examples:
   refault-bench pool                             one memory, four programs: fixed parts, cgroups, a pool (root)
   refault-bench frames                           five policies over the same frames, side by side
   refault-bench cache                            the page cache, beside the kernel's in a cgroup (root)
+  refault-bench opens                            opening and closing a file in it, beside open(2)
   refault-bench estimate TRACE                   what estimates of live caches cost, and their errors
   refault-bench calibrate                        costs for the simulated machine, measured here"
 )]
@@ -77,6 +78,7 @@ enum BenchCommand {
     #[command(hide = true)]
     Program(live::program::ProgramArgs),
     Machine(machine::MachineArgs),
+    Opens(cache::opens::OpensArgs),
     Pager(pager::PagerArgs),
     #[command(hide = true)]
     PagerLoad(pager::load::LoadArgs),
@@ -107,6 +109,7 @@ impl Bench {
             BenchCommand::Monitor(args) => monitor::run(args),
             BenchCommand::Program(args) => live::program::execute(args),
             BenchCommand::Machine(args) => machine::run(args),
+            BenchCommand::Opens(args) => cache::opens::run(args),
             BenchCommand::Pager(args) => pager::run(args),
             BenchCommand::PagerLoad(args) => pager::load::run(args),
             BenchCommand::Pool(args) => pool::run(args),

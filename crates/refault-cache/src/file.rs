@@ -3,6 +3,7 @@
 pub(crate) mod ahead;
 pub(crate) mod buffered;
 pub(crate) mod fill;
+pub(crate) mod kept;
 pub(crate) mod open;
 pub(crate) mod place;
 pub(crate) mod read;
@@ -16,7 +17,6 @@ use std::fs::File;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
 
 use refault_core::PageId;
 use refault_store::PAGE_SIZE;
@@ -24,12 +24,13 @@ use refault_store::PAGE_SIZE;
 use crate::engine::Engine;
 use crate::engine::buffers::Buffers;
 use crate::engine::compressed::Pool;
-use crate::engine::known::Known;
+use crate::engine::known::{Known, Left};
 use crate::engine::references::References;
 use crate::engine::streams::{Streams, Window};
 use crate::engine::table::{GROUP, Table};
 use crate::error::MakeError;
 use crate::file::fill::{End, submit};
+use crate::file::kept::waits_for_others;
 use crate::file::place::Place;
 use crate::file::shared::Shared;
 use crate::io::background::Background;
@@ -38,7 +39,7 @@ use crate::io::backing::Backing;
 use crate::io::direct::{DirectFile, Rights};
 use crate::io::forks::Origin;
 use crate::io::key::Key;
-use crate::io::opened::Opened;
+use crate::io::opened::{Opened, length_of};
 use crate::options::{CacheOptions, CacheReport, WhatIf};
 use crate::report::statistics::{self, Statistics};
 use crate::report::what_if::miniatures;
@@ -58,9 +59,6 @@ const MAX_COMPRESSED: f64 = 0.75;
 
 /// What a page's word can name.
 const MAX_FRAMES: u64 = crate::engine::pins::FRAME as u64;
-
-/// How long it is waited for others to let go of a file that is closed: they do not wait for anything.
-const MAX_LETTING_GO: Duration = Duration::from_secs(1);
 
 /// A cache. Clones are the same.
 #[derive(Clone)]
@@ -140,7 +138,8 @@ impl PageCache {
     /// What asking for the length says, and if that is more than a file can have.
     pub fn attach(&self, backing: Box<dyn Backing>) -> std::io::Result<CachedFile> {
         self.check()?;
-        Ok(self.handle(self.opened(backing)?, Rights::Write, None, Vec::new()))
+        let length = length_of(&*backing)?;
+        Ok(self.handle(self.opened(backing, length), Rights::Write, None, Vec::new()))
     }
 
     /// Fails in a child of the process that made the cache.
@@ -161,14 +160,18 @@ impl PageCache {
                 spare = known.join(taken());
             }
         };
-        let opened = self.0.known.open(key, joins, || self.opened(Box::new(taken())))?;
+        let opens = || {
+            let direct = taken();
+            let length = direct.length_when_opened().map_or_else(|| length_of(&direct), Ok)?;
+            Ok(self.opened(Box::new(direct), length))
+        };
+        let opened = self.0.known.open(key, joins, opens)?;
         let file = self.handle(opened, rights, Some(key), spare);
         Ok(if joined { file.finds_changes() } else { file })
     }
 
     /// What is below a file has a number of its own from now on.
-    fn opened(&self, backing: Box<dyn Backing>) -> std::io::Result<Arc<Opened>> {
-        let length = length_of(&*backing)?;
+    fn opened(&self, backing: Box<dyn Backing>, length: u64) -> Arc<Opened> {
         let mut engine = self.0.engine();
         // Numbers begin again after 2^32 files, of which some may be open still.
         let number = loop {
@@ -183,10 +186,10 @@ impl PageCache {
         if let Some(limits) = self.0.limits {
             self.0.flusher.start(&self.0, limits);
         }
-        Ok(opened)
+        opened
     }
 
-    fn handle(&self, opened: Arc<Opened>, rights: Rights, key: Option<Key>, spare: Vec<File>) -> CachedFile {
+    fn handle(&self, opened: Arc<Opened>, rights: Rights, key: Option<Key>, spare: Vec<Arc<File>>) -> CachedFile {
         let seen = opened.changed.lock().expect("invariant: nothing panics under this lock").times;
         CachedFile {
             shared: self.0.clone(),
@@ -194,6 +197,7 @@ impl PageCache {
             rights,
             key,
             _spare: spare,
+            keeps: false,
             told: AtomicU64::new(opened.refusal.number()),
             seen: AtomicU64::new(seen),
             origin: self.0.origin,
@@ -218,16 +222,6 @@ fn is_clean(engine: &Engine, page: PageId) -> bool {
     !engine.pages.is_held(page)
 }
 
-/// Bytes of what is below a file.
-fn length_of(backing: &dyn Backing) -> std::io::Result<u64> {
-    let bytes = backing.len()?;
-    if bytes > i64::MAX as u64 {
-        let what = format!("a length of {bytes} bytes: no file has more than {}", i64::MAX);
-        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, what));
-    }
-    Ok(bytes)
-}
-
 /// An open file above the cache. Can be read and written by many threads at once. What waits to be written is written when it
 /// is closed, but a failure is not reported: [`CachedFile::sync`] tells. A file's pages leave the cache with its last handle.
 pub struct CachedFile {
@@ -241,7 +235,9 @@ pub struct CachedFile {
     key: Option<Key>,
     /// Descriptors that the file has no need of: closed with the handle that has opened them, as they would be without a
     /// cache, and not before (see [`crate::io::direct`]).
-    _spare: Vec<File>,
+    _spare: Vec<Arc<File>>,
+    /// It only keeps the pages.
+    keeps: bool,
     /// The number of what it was told of refusals ([`crate::io::refusal`]).
     pub(crate) told: AtomicU64,
     /// Changes by others that it was told of.
@@ -515,22 +511,19 @@ impl Drop for CachedFile {
         if !self.origin.is_here() {
             return;
         }
-        let is_last = self.key.is_none_or(|key| self.shared.known.leave(key));
+        let left = self.key.map_or(Left::None, |key| self.shared.known.leave(key, self.keeps));
+        let is_last = matches!(left, Left::None);
         if is_last || self.is_writable() {
             let _ = self.shared.write_range(&self.opened, 0..u64::MAX, u64::MAX);
         }
-        if !is_last {
+        if let Left::Others(idle) = left {
+            idle.iter().for_each(waits_for_others);
             return;
         }
         // What is read ahead is on its way still.
         self.forget_from(0);
         while self.shared.engine().close_some(self.opened.number) {}
-        // Whoever read last may not have let go of the descriptor yet. Closed later, it would take locks with it that this
-        // process has on the file by then (fcntl(2)).
-        let until = Instant::now() + MAX_LETTING_GO;
-        while Arc::strong_count(&self.opened) > 1 && Instant::now() < until {
-            std::thread::yield_now();
-        }
+        waits_for_others(&self.opened);
         if let Some(key) = self.key {
             self.shared.known.closed(key);
         }

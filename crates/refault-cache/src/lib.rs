@@ -66,6 +66,7 @@ pub(crate) mod sync {
 }
 
 pub use error::{MakeError, OpenError, ReadError, WriteError};
+pub use file::kept::KeptPages;
 pub use file::open::OpenOptions;
 pub use file::read::Pinned;
 pub use file::read_async::Reading;

@@ -366,7 +366,7 @@ fn both_engines_say_what_a_file_refuses() {
         assert_eq!(wait(file.read_at_async(vec![0; 5000], 400 * PAGE as u64)).1.expect("is there"), 5000);
         // A descriptor that cannot be read from stands in for a device that fails.
         let closed = std::fs::File::options().write(true).open(kept.path()).expect("opens");
-        let refused = Arc::new(cache.attach(Box::new(WriteOnly(closed))).expect("attaches"));
+        let refused = Arc::new(cache.attach(Box::new(WriteOnly(Arc::new(closed)))).expect("attaches"));
         let (_, outcome) = wait(refused.read_at_async(vec![0; 9000], 4096));
         assert!(
             matches!(&outcome, Err(ReadError::Io { offset: 4096, error }) if error.raw_os_error() == Some(9)),
@@ -377,7 +377,7 @@ fn both_engines_say_what_a_file_refuses() {
 }
 
 /// A file that is open for writing only.
-struct WriteOnly(std::fs::File);
+struct WriteOnly(Arc<std::fs::File>);
 
 impl Backing for WriteOnly {
     fn read(&self, _: &mut [IoSliceMut<'_>], _: u64) -> io::Result<usize> {
@@ -388,8 +388,8 @@ impl Backing for WriteOnly {
         Err(io::Error::from_raw_os_error(9))
     }
 
-    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        Some(std::os::fd::AsFd::as_fd(&self.0))
+    fn descriptor(&self) -> Option<Arc<std::fs::File>> {
+        Some(self.0.clone())
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -1,10 +1,10 @@
 //! One file is one file: handles of it in one cache share pages, length, what waits to be written and what is durable, by
 //! whatever name they were opened and whatever they may do; each is told once of what the device refuses.
 
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
+use crate::common::mounts::Mounted;
 use crate::common::*;
 use refault_cache::{CacheOptions, CachedFile, OpenError, PageCache, WriteBack, WriteError};
 use refault_testing::Random;
@@ -250,53 +250,10 @@ fn handles_agree_with_one_file() {
     }
 }
 
-/// A small file system that is full, as long as this lives.
-struct Full(PathBuf);
-
-impl Full {
-    fn new(directory: &Path) -> Option<Full> {
-        let (image, at) = (directory.join("image"), directory.join("mounted"));
-        std::fs::File::create(&image).and_then(|file| file.set_len(16 << 20)).expect("an image");
-        std::fs::create_dir(&at).expect("a directory");
-        let well = |command: &mut Command| command.output().is_ok_and(|output| output.status.success());
-        let made = well(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image))
-            && well(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&at));
-        if !made {
-            refault_testing::skip("nothing can be mounted here");
-            return None;
-        }
-        Some(Full(at))
-    }
-
-    /// Leaves no room.
-    fn fill(&self) {
-        let file = std::fs::File::create(self.0.join("ballast")).expect("creates");
-        let mut bytes = 1 << 20;
-        while bytes > 0 {
-            let at = file.metadata().expect("there").len();
-            if file.write_all_at(&vec![1; bytes], at).is_err() {
-                bytes /= 2;
-            }
-        }
-        file.sync_all().expect("syncs");
-    }
-
-    fn empty(&self) {
-        std::fs::remove_file(self.0.join("ballast")).expect("removes");
-        std::fs::File::open(&self.0).and_then(|directory| directory.sync_all()).expect("syncs");
-    }
-}
-
-impl Drop for Full {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
-    }
-}
-
 #[test]
 fn each_handle_is_told_once_and_the_first_sync_with_room_is_clean() {
     let directory = directory();
-    let Some(small) = Full::new(directory.path()) else { return };
+    let Some(small) = Mounted::small(directory.path()) else { return };
     let path = small.0.join("data");
     // Holes, which take room when they are written.
     std::fs::File::create(&path).and_then(|file| file.set_len(64 * PAGE as u64)).expect("creates");

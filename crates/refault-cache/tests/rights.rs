@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::common::mounts::Mounted;
 use crate::common::*;
 use refault_cache::{CachedFile, OpenError, PageCache, WriteError};
 use rustix::fs::OFlags;
@@ -51,25 +52,6 @@ fn writers_below(path: &Path) -> usize {
     flags_below(path).iter().filter(|flags| flags.intersects(OFlags::WRONLY | OFlags::RDWR)).count()
 }
 
-/// What is mounted, as long as this lives.
-struct Mounted(PathBuf);
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
-    }
-}
-
-fn mount(arguments: &[&str], at: &Path) -> Option<Mounted> {
-    std::fs::create_dir_all(at).expect("a directory");
-    let output = Command::new("mount").args(arguments).arg(at).output();
-    if !output.is_ok_and(|output| output.status.success()) {
-        refault_testing::skip("nothing can be mounted here");
-        return None;
-    }
-    Some(Mounted(at.to_owned()))
-}
-
 /// An overlay whose lower layer has one file of `bytes` bytes; its upper layer lies in `upper`.
 fn overlay(home: &Path, upper: &Path, bytes: usize) -> Option<(Mounted, PathBuf)> {
     let lower = home.join("lower");
@@ -79,7 +61,7 @@ fn overlay(home: &Path, upper: &Path, bytes: usize) -> Option<(Mounted, PathBuf)
     std::fs::create_dir_all(&top).and_then(|()| std::fs::create_dir_all(&work)).expect("directories");
     let options = format!("lowerdir={},upperdir={},workdir={}", lower.display(), top.display(), work.display());
     let merged = home.join("merged");
-    let mounted = mount(&["-t", "overlay", "overlay", "-o", &options], &merged)?;
+    let mounted = Mounted::new(&["-t", "overlay", "overlay", "-o", &options], &merged)?;
     Some((mounted, merged.join("data")))
 }
 
@@ -108,6 +90,68 @@ fn who_reads_has_no_descriptor_for_writing_and_who_writes_has_one() {
         writer.set_len(3 * PAGE as u64 + 5).expect("cuts");
         writer.write_at(&[1; 9], 0).expect("writes");
         assert_eq!(writers_below(&path), 1);
+    }
+}
+
+#[test]
+fn pages_stay_when_a_file_is_closed_and_its_descriptor_does_not() {
+    let directory = directory();
+    let path = directory.path().join("data");
+    std::fs::write(&path, vec![1; 40 * PAGE]).expect("writes");
+    let cache = a_cache();
+    let Some(reader) = opened(cache.open(&path)) else { return };
+    let mut all = vec![0; 40 * PAGE];
+    reader.read_at(&mut all, 0).expect("reads");
+    let kept = reader.keep_pages().expect("a file of the system");
+    reader.prefetch(0..40 * PAGE as u64);
+    assert_eq!(flags_below(&path).len(), 1);
+    drop(reader);
+    assert!(flags_below(&path).is_empty(), "nothing is open");
+    let before = cache.report();
+    assert_eq!(before.resident_bytes, 40 * PAGE as u64);
+    // Who opens it again finds them, by one descriptor for each handle at most.
+    let (one, two) = (cache.open(&path).expect("opens"), cache.open(&path).expect("opens"));
+    assert_eq!((byte(&one, 5), byte(&two, 39 * PAGE as u64)), (Some(1), Some(1)));
+    assert_eq!((cache.report().misses, flags_below(&path).len()), (before.misses, 2));
+    // In any order.
+    drop(one);
+    two.evict(0..u64::MAX);
+    assert_eq!(byte(&two, 5), Some(1), "what reads is open as long as there is a handle");
+    drop(two);
+    assert!(flags_below(&path).is_empty());
+    // A writer's descriptor stays: what it wrote may have to be made durable.
+    let writer = cache.options().write(true).open(&path).expect("opens");
+    writer.write_at(&[2], 5).expect("writes");
+    drop(writer);
+    assert_eq!(byte(&cache.open(&path).expect("opens"), 5), Some(2));
+    drop(kept);
+    assert!(flags_below(&path).is_empty());
+    assert_eq!(cache.report().resident_bytes, 0);
+}
+
+#[test]
+fn a_file_whose_pages_are_kept_gives_its_space_back_and_another_of_its_name_is_another() {
+    let directory = directory();
+    let Some(small) = Mounted::small(directory.path()) else { return };
+    let path = small.0.join("data");
+    let cache = a_cache();
+    let free = || rustix::fs::statvfs(&small.0).expect("mounted").f_bfree;
+    let empty = free();
+    for value in 1..=20 {
+        std::fs::write(&path, vec![value; 8 * PAGE]).expect("writes");
+        let Some(reader) = opened(cache.open(&path)) else { return };
+        assert_eq!((byte(&reader, 0), byte(&reader, 8 * PAGE as u64 - 1)), (Some(value), Some(value)));
+        // Its number is the next one's.
+        let kept = reader.keep_pages().expect("a file of the system");
+        drop(reader);
+        std::fs::remove_file(&path).expect("removes");
+        rustix::fs::sync();
+        assert_eq!(free(), empty, "round {value}");
+        std::fs::write(&path, vec![value + 100; 8 * PAGE]).expect("writes");
+        let again = cache.open(&path).expect("opens");
+        assert_eq!((byte(&again, 0), byte(&again, 8 * PAGE as u64 - 1)), (Some(value + 100), Some(value + 100)));
+        drop((again, kept));
+        std::fs::remove_file(&path).expect("removes");
     }
 }
 
@@ -154,7 +198,7 @@ fn a_file_of_an_overlay_is_read_where_the_upper_layer_is_full() {
     let home = directory();
     // 1 MiB, of a file of 4.
     let upper = home.path().join("upper");
-    let Some(_tmpfs) = mount(&["-t", "tmpfs", "-o", "size=1m", "tmpfs"], &upper) else { return };
+    let Some(_tmpfs) = Mounted::new(&["-t", "tmpfs", "-o", "size=1m", "tmpfs"], &upper) else { return };
     let Some((_mounted, path)) = overlay(home.path(), &upper, 4 << 20) else { return };
     let cache = a_cache();
     let Some(reader) = opened(cache.open(&path)) else { return };
@@ -174,7 +218,7 @@ fn a_file_on_a_read_only_mount_is_read_and_not_written() {
     let (from, at) = (home.path().join("from"), home.path().join("at"));
     std::fs::create_dir(&from).expect("a directory");
     std::fs::write(from.join("data"), vec![5; 5000]).expect("writes");
-    let Some(_bound) = mount(&["--bind", from.to_str().expect("text")], &at) else { return };
+    let Some(_bound) = Mounted::new(&["--bind", from.to_str().expect("text")], &at) else { return };
     let remounted = Command::new("mount").args(["-o", "remount,bind,ro"]).arg(&at).status();
     assert!(remounted.is_ok_and(|status| status.success()), "what was mounted can be made read-only");
     let (cache, path) = (a_cache(), at.join("data"));

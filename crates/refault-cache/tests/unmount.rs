@@ -3,12 +3,12 @@
 mod common;
 
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use common::PAGE;
+use common::mounts::{Mounted, went_well};
 use refault_cache::{CacheOptions, OpenError, PageCache, WriteBack};
 
 /// Names the file in the program that ends.
@@ -58,48 +58,15 @@ fn uses_and_ends(path: &Path, how: &str) -> ! {
     std::process::exit(0)
 }
 
-/// A file system in an image, mounted until this goes.
-struct Mounted {
-    image: PathBuf,
-    at: PathBuf,
+/// What umount(8) says, if it is not well.
+fn unmount(at: &Path) -> Result<(), String> {
+    let output = Command::new("umount").arg(at).output().expect("it is there");
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
-impl Mounted {
-    fn new(directory: &Path) -> Option<Mounted> {
-        let mounted = Mounted { image: directory.join("image"), at: directory.join("mounted") };
-        std::fs::File::create(&mounted.image).and_then(|file| file.set_len(16 << 20)).expect("an image");
-        std::fs::create_dir(&mounted.at).expect("a directory");
-        let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&mounted.image).output();
-        (made.is_ok_and(|output| output.status.success()) && mounted.mount()).then_some(mounted)
-    }
-
-    fn mount(&self) -> bool {
-        let mounted = Command::new("mount").args(["-o", "loop"]).arg(&self.image).arg(&self.at).output();
-        mounted.is_ok_and(|output| output.status.success())
-    }
-
-    /// What umount(8) says, if it is not well.
-    fn unmount(&self) -> Result<(), String> {
-        let output = Command::new("umount").arg(&self.at).output().expect("it is there");
-        if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
-    }
-
-    fn fill(&self) {
-        let file = std::fs::File::create(self.at.join("ballast")).expect("creates");
-        let mut bytes = 1 << 20;
-        while bytes > 0 {
-            let at = file.metadata().expect("there").len();
-            if file.write_all_at(&vec![1; bytes], at).is_err() {
-                bytes /= 2;
-            }
-        }
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(&self.at).output();
-    }
+/// Mounts the image again.
+fn mount(directory: &Path, at: &Path) -> bool {
+    went_well(Command::new("mount").args(["-o", "loop"]).arg(directory.join("image")).arg(at))
 }
 
 #[test]
@@ -108,9 +75,7 @@ fn a_file_system_is_unmounted_as_soon_as_a_program_has_ended() {
         uses_and_ends(path.as_ref(), &how);
     }
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    let Some(mounted) = Mounted::new(directory.path()) else {
-        return refault_testing::skip("nothing can be mounted here");
-    };
+    let Some(mounted) = Mounted::small(directory.path()) else { return };
     let ways = [
         "closed",
         "closed back",
@@ -124,7 +89,7 @@ fn a_file_system_is_unmounted_as_soon_as_a_program_has_ended() {
     ];
     for how in ways {
         for round in 0..ROUNDS {
-            let path = mounted.at.join("data");
+            let path = mounted.0.join("data");
             std::fs::File::create(&path).and_then(|file| file.set_len(PAGES * PAGE as u64)).expect("creates");
             if how.contains("full") {
                 mounted.fill();
@@ -146,9 +111,9 @@ fn a_file_system_is_unmounted_as_soon_as_a_program_has_ended() {
                 return refault_testing::skip("no direct I/O there");
             }
             assert!(is_ready, "{how}: {status}");
-            mounted.unmount().unwrap_or_else(|said| panic!("{how}, round {round}: {said}"));
-            assert!(mounted.mount(), "{how}");
-            let _ = std::fs::remove_file(mounted.at.join("ballast"));
+            unmount(&mounted.0).unwrap_or_else(|said| panic!("{how}, round {round}: {said}"));
+            assert!(mount(directory.path(), &mounted.0), "{how}");
+            let _ = std::fs::remove_file(mounted.0.join("ballast"));
         }
     }
 }

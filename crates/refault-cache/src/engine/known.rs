@@ -5,29 +5,54 @@
 //! streams. Who opens a file whose last handle is being closed waits until it is: what waited of it is written then, and its
 //! number may be another file's.
 //!
+//! Pages may be kept beyond that ([`crate::KeptPages`]): such a handle reads nothing, and when there are only these, the file's
+//! descriptor is closed until it is opened again.
+//!
 //! Invariant: an entry is there from the first handle's opening to the end of the last one's closing. Cost: a lock and a
 //! look-up for each opening and closing, and some 100 bytes per open file.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};
 
+use crate::io::direct::DirectFile;
 use crate::io::key::Key;
 use crate::io::opened::Opened;
 
 const UNBROKEN: &str = "invariant: nothing panics under this lock";
 
 enum Entry {
-    Open(Arc<Opened>, usize),
+    Open {
+        opened: Arc<Opened>,
+        handles: usize,
+        /// How many of them only keep pages.
+        keeping: usize,
+    },
     /// The last handle is being closed.
     Closing,
+}
+
+/// What there is of a file when a handle was closed.
+pub(crate) enum Left {
+    /// Other handles; and what is to be closed, if they only keep pages.
+    Others(Option<Arc<File>>),
+    /// No other handle: [`Known::closed`] has to follow.
+    None,
 }
 
 /// The files that are open.
 #[derive(Default)]
 pub(crate) struct Known {
-    entries: Mutex<HashMap<Key, Entry>>,
+    files: Mutex<Files>,
     closed: Condvar,
+}
+
+#[derive(Default)]
+struct Files {
+    entries: HashMap<Key, Entry>,
+    /// Threads that wait for a file to be closed: where there are none, the system is not asked to wake any.
+    waiting: u32,
 }
 
 impl Known {
@@ -38,42 +63,59 @@ impl Known {
         joins: impl FnOnce(&Arc<Opened>),
         opens: impl FnOnce() -> io::Result<Arc<Opened>>,
     ) -> io::Result<Arc<Opened>> {
-        let mut entries = self.entries.lock().expect(UNBROKEN);
+        let mut files = self.files.lock().expect(UNBROKEN);
         loop {
-            match entries.get_mut(&key) {
-                Some(Entry::Open(opened, handles)) => {
+            match files.entries.get_mut(&key) {
+                Some(Entry::Open { opened, handles, .. }) => {
                     joins(opened);
                     *handles += 1;
                     return Ok(opened.clone());
                 }
-                Some(Entry::Closing) => entries = self.closed.wait(entries).expect(UNBROKEN),
+                Some(Entry::Closing) => {
+                    files.waiting += 1;
+                    files = self.closed.wait(files).expect(UNBROKEN);
+                    files.waiting -= 1;
+                }
                 None => {
                     let opened = opens()?;
-                    entries.insert(key, Entry::Open(opened.clone(), 1));
+                    files.entries.insert(key, Entry::Open { opened: opened.clone(), handles: 1, keeping: 0 });
                     return Ok(opened);
                 }
             }
         }
     }
 
-    /// A handle is closed. Whether it was the last: then [`Known::closed`] has to follow.
-    pub(crate) fn leave(&self, key: Key) -> bool {
-        let mut entries = self.entries.lock().expect(UNBROKEN);
+    /// A handle more, of an open file, that only keeps its pages.
+    pub(crate) fn keep(&self, key: Key) {
+        if let Some(Entry::Open { handles, keeping, .. }) = self.files.lock().expect(UNBROKEN).entries.get_mut(&key) {
+            *handles += 1;
+            *keeping += 1;
+        }
+    }
+
+    /// A handle is closed, and what that leaves.
+    pub(crate) fn leave(&self, key: Key, keeps: bool) -> Left {
+        let entries = &mut self.files.lock().expect(UNBROKEN).entries;
         match entries.get_mut(&key) {
-            Some(Entry::Open(_, handles)) if *handles > 1 => {
+            Some(Entry::Open { opened, handles, keeping }) if *handles > 1 => {
                 *handles -= 1;
-                false
+                *keeping -= usize::from(keeps);
+                let is_idle = handles == keeping;
+                Left::Others(opened.backing.direct().filter(|_| is_idle).and_then(DirectFile::let_go))
             }
             _ => {
                 entries.insert(key, Entry::Closing);
-                true
+                Left::None
             }
         }
     }
 
     /// The last handle is closed.
     pub(crate) fn closed(&self, key: Key) {
-        self.entries.lock().expect(UNBROKEN).remove(&key);
-        self.closed.notify_all();
+        let mut files = self.files.lock().expect(UNBROKEN);
+        files.entries.remove(&key);
+        if files.waiting > 0 {
+            self.closed.notify_all();
+        }
     }
 }

@@ -114,7 +114,7 @@ mod tests {
         file.sync().expect("syncs");
         let mut all = Spans::default();
         all.insert(0..300);
-        drop_copies(direct, all);
+        drop_copies(&direct, all);
         assert!(!is_cached(&other, 200), "the test is to begin without");
 
         let broken = || Err(io::Error::from_raw_os_error(5));
@@ -124,7 +124,7 @@ mod tests {
         // They are on the device, so that the kernel may drop them; so few stay.
         file.sync().expect("syncs");
         assert!(is_cached(&other, 200) && is_cached(&other, 202));
-        copies.sync_by(direct, broken).expect_err("as it is told");
+        copies.sync_by(&direct, broken).expect_err("as it is told");
         assert!(!is_cached(&other, 202), "a reader would find what the device may not have");
 
         // What was written while the sync was under way goes too.
@@ -133,7 +133,7 @@ mod tests {
             direct.sync_data().expect("syncs");
             broken()
         };
-        copies.sync_by(direct, sync).expect_err("as it is told");
+        copies.sync_by(&direct, sync).expect_err("as it is told");
         assert!(!is_cached(&other, 204), "a reader would find what the device may not have");
     }
 }

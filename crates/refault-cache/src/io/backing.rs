@@ -1,8 +1,9 @@
 //! What is below a cached file: a file with direct I/O ([`DirectFile`]), or anything else that has bytes in pages.
 
+use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use crate::io::direct::DirectFile;
 
@@ -62,9 +63,8 @@ pub trait Backing: Send + Sync {
         pieces.iter().map(|(slices, offset)| self.write(slices, *offset)).collect()
     }
 
-    /// The file, if reads may go to it through io_uring, past [`Backing::read`]. It stays the same as long as the value
-    /// lives. None by default.
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+    /// The file, if reads may go to it through io_uring, past [`Backing::read`]. None by default.
+    fn descriptor(&self) -> Option<Arc<File>> {
         None
     }
 

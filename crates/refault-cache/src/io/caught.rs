@@ -3,10 +3,11 @@
 //!
 //! Cost: one more call through a table per call of the backing.
 
+use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use crate::io::backing::{Backing, Piece, ReadPiece};
 use crate::io::direct::DirectFile;
@@ -58,7 +59,7 @@ impl Backing for Caught {
         each_caught(pieces.len(), || self.0.write_many(pieces))
     }
 
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+    fn descriptor(&self) -> Option<Arc<File>> {
         self.0.descriptor()
     }
 

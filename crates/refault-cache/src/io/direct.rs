@@ -4,17 +4,18 @@
 //! copies nothing up, a program that is read can run, and no lease is broken. A file that is written on demand gets a
 //! descriptor for writing with its first write.
 //!
-//! Invariant: the descriptor that reads stays the same as long as the value lives, and none is closed before: to close one
-//! would take this process's locks of the file with it (fcntl(2)).
+//! Invariant: while the file has a handle none of its descriptors is closed: to close one would take this process's locks of
+//! the file with it (fcntl(2)). When it has none, and only its pages are kept, what reads is closed ([`DirectFile::let_go`])
+//! until the file is opened again.
 
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use refault_store::PAGE_SIZE;
 use rustix::fs::OFlags;
@@ -38,17 +39,25 @@ pub(crate) enum Rights {
     Write,
 }
 
+/// What reads a file.
+#[derive(Debug)]
+struct Reader {
+    file: Arc<File>,
+    /// Whether it writes as well.
+    is_writable: bool,
+    /// It has the flag not to wait, with which it was opened, no more.
+    waits: AtomicBool,
+}
+
 /// A file without the kernel's page cache.
 #[derive(Debug)]
 pub struct DirectFile {
-    /// What reads.
-    file: File,
-    /// Whether that writes as well.
-    is_writable: bool,
+    /// None while only its pages are kept.
+    reader: RwLock<Option<Arc<Reader>>>,
     /// What writes where that does not.
-    writer: OnceLock<File>,
+    writer: OnceLock<Arc<File>>,
     /// What writes where the kernel is to gather what is written.
-    gatherer: OnceLock<File>,
+    gatherer: OnceLock<Arc<File>>,
     /// Held while these are opened.
     opening: Mutex<()>,
     /// The kernel is to gather what is written.
@@ -56,8 +65,10 @@ pub struct DirectFile {
     key: Key,
     /// What the kernel has of the file.
     copies: Copies,
-    /// Held while parts of pages are written, past the direct I/O.
+    /// Held while parts of pages are written, past the direct I/O, and while flags of a descriptor change.
     exact: Mutex<()>,
+    /// Bytes that it had when it was opened, where that tells the length of what it is.
+    bytes: Option<u64>,
     path: PathBuf,
     /// Its length is its own, and no whole number of pages maybe.
     is_device: bool,
@@ -89,10 +100,11 @@ impl DirectFile {
         let (file, metadata) = open_direct(path, is_writable)?;
         let key = Key::of(&metadata);
         let is_device = matches!(key, Key::Device(_));
+        let bytes = (!is_device).then_some(metadata.len());
         let changes = Changes::new(&metadata);
+        let reader = Reader { file: Arc::new(file), is_writable, waits: AtomicBool::new(false) };
         let direct = DirectFile {
-            file,
-            is_writable,
+            reader: RwLock::new(Some(Arc::new(reader))),
             writer: OnceLock::new(),
             gatherer: OnceLock::new(),
             opening: Mutex::default(),
@@ -100,6 +112,7 @@ impl DirectFile {
             key,
             copies: Copies::default(),
             exact: Mutex::default(),
+            bytes,
             path: path.to_owned(),
             is_device,
             changes,
@@ -112,20 +125,42 @@ impl DirectFile {
 
     /// What reads, and what the kernel has of the file.
     #[cfg(test)]
-    pub(crate) fn parts(&self) -> (&File, &Copies) {
-        (&self.file, &self.copies)
+    pub(crate) fn parts(&self) -> (Arc<File>, &Copies) {
+        (self.file().expect("it is open"), &self.copies)
+    }
+
+    /// What reads, if it is open.
+    fn reader(&self) -> io::Result<Arc<Reader>> {
+        let reader = self.reader.read().unwrap_or_else(PoisonError::into_inner);
+        reader.clone().ok_or_else(|| io::Error::other("the file is closed, and its pages alone are kept"))
+    }
+
+    fn file(&self) -> io::Result<Arc<File>> {
+        Ok(self.reader()?.file.clone())
+    }
+
+    /// The file has no handle any more, but its pages are kept: returns what reads it, to be closed, unless it may have
+    /// something to write still.
+    pub(crate) fn let_go(&self) -> Option<Arc<File>> {
+        let mut reader = self.reader.write().unwrap_or_else(PoisonError::into_inner);
+        let has_written = self.writer.get().is_some() || self.gatherer.get().is_some();
+        if has_written || reader.as_ref().is_some_and(|reader| reader.is_writable) {
+            return None;
+        }
+        reader.take().map(|reader| reader.file.clone())
     }
 
     /// Sees to it that there is a descriptor for writing.
     pub(crate) fn become_writable(&self) -> io::Result<()> {
         let (gathers, gatherer) = (self.gathers(), self.gatherer.get());
-        if gatherer.is_some() || !gathers && (self.is_writable || self.writer.get().is_some()) {
+        let direct = self.writer.get().is_some();
+        if gatherer.is_some() || !gathers && (direct || self.reader()?.is_writable) {
             return Ok(());
         }
         let _one = self.opening.lock().expect("invariant: nothing panics under this lock");
         let (place, flags) = if gathers { (&self.gatherer, OFlags::empty()) } else { (&self.writer, OFlags::DIRECT) };
         if place.get().is_none() {
-            let writer = self.reopened(flags)?;
+            let writer = Arc::new(self.reopened(flags)?);
             place.get_or_init(|| writer);
         }
         Ok(())
@@ -143,6 +178,11 @@ impl DirectFile {
         self.key
     }
 
+    /// Bytes that it had when it was opened; none of what does not say so itself, as a block device.
+    pub(crate) fn length_when_opened(&self) -> Option<u64> {
+        self.bytes
+    }
+
     fn gathers(&self) -> bool {
         self.gathers.load(Ordering::Relaxed)
     }
@@ -154,18 +194,23 @@ impl DirectFile {
 
     /// The same file was opened again: takes what that can do and this cannot. Returns the descriptors that it does not
     /// need.
-    pub(crate) fn join(&self, again: DirectFile) -> Vec<File> {
-        let DirectFile { file, is_writable, writer, gatherer, gathers, .. } = again;
+    pub(crate) fn join(&self, again: DirectFile) -> Vec<Arc<File>> {
+        let DirectFile { reader, writer, gatherer, gathers, .. } = again;
         let mut left = Vec::new();
-        let mut put =
-            |place: &OnceLock<File>, file: Option<File>| left.extend(file.and_then(|file| place.set(file).err()));
+        let mut put = |place: &OnceLock<Arc<File>>, file: Option<Arc<File>>| {
+            left.extend(file.and_then(|file| place.set(file).err()))
+        };
         put(&self.gatherer, gatherer.into_inner());
         put(&self.writer, writer.into_inner());
-        if is_writable && !self.is_writable {
-            put(&self.writer, Some(file));
-        } else {
-            left.push(file);
+        let theirs = reader.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut mine = self.reader.write().unwrap_or_else(PoisonError::into_inner);
+        let mine_writes = mine.as_ref().is_some_and(|mine| mine.is_writable);
+        match theirs {
+            theirs if mine.is_none() => *mine = theirs,
+            Some(theirs) if theirs.is_writable && !mine_writes => put(&self.writer, Some(theirs.file.clone())),
+            theirs => left.extend(theirs.map(|theirs| theirs.file.clone())),
         }
+        drop(mine);
         if gathers.into_inner() {
             self.gathers.store(true, Ordering::Relaxed);
         }
@@ -176,7 +221,8 @@ impl DirectFile {
     fn reopened(&self, flags: OFlags) -> io::Result<File> {
         let mut options = File::options();
         options.read(true).write(true).custom_flags(flags.bits() as i32);
-        match options.open(format!("/proc/self/fd/{}", self.file.as_raw_fd())) {
+        let file = self.file()?;
+        match options.open(format!("/proc/self/fd/{}", file.as_raw_fd())) {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             outcome => return outcome,
         }
@@ -189,10 +235,10 @@ impl DirectFile {
     }
 
     /// What writes, and whether it is what the kernel gathers by.
-    fn writer(&self) -> io::Result<(&File, bool)> {
-        let own = self.is_writable.then_some(&self.file);
-        let direct = own.or(self.writer.get()).map(|file| (file, false));
-        let gatherer = self.gatherer.get().map(|file| (file, true));
+    fn writer(&self) -> io::Result<(Arc<File>, bool)> {
+        let own = self.reader().ok().filter(|reader| reader.is_writable).map(|reader| reader.file.clone());
+        let direct = own.or_else(|| self.writer.get().cloned()).map(|file| (file, false));
+        let gatherer = self.gatherer.get().map(|file| (file.clone(), true));
         let found = if self.gathers() { gatherer.or(direct) } else { direct.or(gatherer) };
         found.ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))
     }
@@ -227,7 +273,7 @@ fn is_whole(from: &[IoSlice<'_>], offset: u64) -> bool {
 fn open_direct(path: &Path, write: bool) -> Result<(File, Metadata), OpenError> {
     let failed = |error| OpenError::Io { path: path.to_owned(), error };
     let open = |flags: OFlags| File::options().read(true).write(write).custom_flags(flags.bits() as i32).open(path);
-    // A pipe without a writer would keep us waiting.
+    // A pipe without a writer would keep us waiting. For a call that reads a file the flag means nothing.
     let opened = match open(OFlags::DIRECT | OFlags::NONBLOCK) {
         // Another program has a lease of the file, which it is asked to give up: that is waited for, as by any open(2).
         Err(error) if error.kind() == ErrorKind::WouldBlock && path.is_file() => open(OFlags::DIRECT),
@@ -239,8 +285,6 @@ fn open_direct(path: &Path, write: bool) -> Result<(File, Metadata), OpenError> 
             if !is_file(metadata.file_type()) {
                 return Err(OpenError::NoFile(path.to_owned()));
             }
-            // io_uring would take it for a wish not to wait for the device.
-            rustix::fs::fcntl_setfl(&file, OFlags::DIRECT).map_err(|error| failed(error.into()))?;
             Ok((file, metadata))
         }
         Err(error) if error.kind() == ErrorKind::InvalidInput => {
@@ -273,15 +317,15 @@ fn read_ahead(stat: &rustix::fs::Stat) -> Option<u32> {
 
 impl Backing for DirectFile {
     fn read(&self, into: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
-        Ok(rustix::io::preadv(&self.file, into, offset)?)
+        Ok(rustix::io::preadv(self.file()?, into, offset)?)
     }
 
     fn write(&self, from: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
         let (writer, gathers) = self.writer()?;
         let whole = is_whole(from, offset);
-        let bytes = self.changes.during(&self.file, || match gathers || whole {
-            true => Ok(rustix::io::pwritev(writer, from, offset)?),
-            false => self.write_exactly(writer, from, offset),
+        let bytes = self.changes.during(&*self.file()?, || match gathers || whole {
+            true => Ok(rustix::io::pwritev(&writer, from, offset)?),
+            false => self.write_exactly(&writer, from, offset),
         })?;
         if gathers || !whole {
             self.copies.written(offset, bytes as u64);
@@ -298,39 +342,47 @@ impl Backing for DirectFile {
             return Err(ErrorKind::StorageFull.into());
         }
         let (writer, _) = self.writer()?;
-        self.changes.during(&self.file, || {
+        self.changes.during(&*self.file()?, || {
             // Unlike ftruncate(2) it never makes a file shorter that another program has made longer.
             let flags = rustix::fs::FallocateFlags::empty();
-            match rustix::fs::fallocate(writer, flags, range.start, range.end - range.start) {
+            match rustix::fs::fallocate(&writer, flags, range.start, range.end - range.start) {
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                    self.write_exactly(writer, &[IoSlice::new(&[0])], range.end - 1).map(drop)
+                    self.write_exactly(&writer, &[IoSlice::new(&[0])], range.end - 1).map(drop)
                 }
                 outcome => Ok(outcome?),
             }
         })
     }
 
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.file.as_fd())
+    fn descriptor(&self) -> Option<Arc<File>> {
+        let reader = self.reader().ok()?;
+        // io_uring would take the flag for a wish not to wait for the device.
+        if !reader.waits.load(Ordering::Acquire) {
+            let _one = self.exact.lock().expect("invariant: nothing panics under this lock");
+            rustix::fs::fcntl_setfl(&reader.file, OFlags::DIRECT).ok()?;
+            reader.waits.store(true, Ordering::Release);
+        }
+        Some(reader.file.clone())
     }
 
     fn read_ahead(&self) -> Option<u32> {
-        read_ahead(&rustix::fs::fstat(&self.file).ok()?)
+        read_ahead(&rustix::fs::fstat(self.file().ok()?).ok()?)
     }
 
     fn sync(&self) -> io::Result<()> {
         // By any descriptor: what is durable is the file.
-        self.copies.sync_by(&self.file, || self.file.sync_data())
+        let file = self.file()?;
+        self.copies.sync_by(&file, || file.sync_data())
     }
 
     fn len(&self) -> io::Result<u64> {
         // Block devices have no length of their own.
-        io::Seek::seek(&mut &self.file, io::SeekFrom::End(0))
+        io::Seek::seek(&mut &*self.file()?, io::SeekFrom::End(0))
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         let (writer, _) = self.writer()?;
-        self.changes.during(&self.file, || writer.set_len(bytes))
+        self.changes.during(&*self.file()?, || writer.set_len(bytes))
     }
 
     fn direct(&self) -> Option<&DirectFile> {
@@ -338,7 +390,7 @@ impl Backing for DirectFile {
     }
 
     fn take_change(&self) -> io::Result<bool> {
-        self.changes.take(&self.file)
+        self.changes.take(&*self.file()?)
     }
 }
 

@@ -1,5 +1,6 @@
 //! An open file, as the cache's threads see it: what is below, how long it is, and what was refused.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -63,4 +64,14 @@ impl Opened {
     pub(crate) fn len(&self) -> u64 {
         self.length.load(Ordering::Acquire)
     }
+}
+
+/// Bytes of what is below a file.
+pub(crate) fn length_of(backing: &dyn Backing) -> io::Result<u64> {
+    let bytes = backing.len()?;
+    if bytes > i64::MAX as u64 {
+        let what = format!("a length of {bytes} bytes: no file has more than {}", i64::MAX);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+    }
+    Ok(bytes)
 }

@@ -3,6 +3,7 @@
 
 pub mod counting;
 pub mod device;
+pub mod mounts;
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicU64, Ordering};

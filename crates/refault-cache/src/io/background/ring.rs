@@ -13,6 +13,7 @@
 //! thread was asleep. Source: `io_uring_enter(2)`, `io_uring_register(2)`.
 
 use std::collections::{HashSet, VecDeque};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -188,6 +189,8 @@ impl Common {
 /// A read that the kernel has.
 struct Flight {
     file: Arc<Opened>,
+    /// Open as long as the kernel reads it.
+    descriptor: Arc<File>,
     run: Run,
     done: Done,
     /// Bytes that the file has from there on, at most the run's.
@@ -294,7 +297,7 @@ impl Thread {
     fn submit(&mut self, file: Arc<Opened>, run: Run, done: Done) {
         let offset = run.index * PAGE;
         let wanted = file.len().saturating_sub(offset).min(run.pages.len() as u64 * PAGE) as usize;
-        let Some(descriptor) = file.backing.descriptor().filter(|_| wanted > 0).map(|file| file.as_raw_fd()) else {
+        let Some(descriptor) = file.backing.descriptor().filter(|_| wanted > 0) else {
             // It was cut off meanwhile.
             return done(run, Err(Fault::Short));
         };
@@ -312,14 +315,14 @@ impl Thread {
         let (first, last) = (run.pages[0].1, run.pages[run.pages.len() - 1].1);
         let in_one_chunk = vectors.len() == 1 && first as usize / CHUNK == last as usize / CHUNK;
         let registered = if in_one_chunk { self.registered_frame(first) } else { None };
-        let below = types::Fd(descriptor);
+        let below = types::Fd(descriptor.as_raw_fd());
         let entry = match registered {
             Some(chunk) => opcode::ReadFixed::new(below, vectors[0].iov_base.cast(), vectors[0].iov_len as u32, chunk)
                 .offset(offset)
                 .build(),
             None => opcode::Readv::new(below, vectors.as_ptr(), vectors.len() as u32).offset(offset).build(),
         };
-        self.flights[place] = Some(Flight { file, run, done, wanted, vectors });
+        self.flights[place] = Some(Flight { file, descriptor, run, done, wanted, vectors });
         // SAFETY: file, vector (which does not move with the flight) and frames are the flight's until its completion.
         unsafe { self.ring.submission().push(&entry.user_data(place as u64)) }
             .expect("invariant: the ring has room for every flight and one more");
@@ -438,8 +441,8 @@ impl Thread {
     }
 
     fn land(&self, flight: Flight, result: i32) {
-        let Flight { file, run, done, wanted, vectors } = flight;
-        drop(vectors);
+        let Flight { file, descriptor, run, done, wanted, vectors } = flight;
+        drop((vectors, descriptor));
         match usize::try_from(result) {
             Ok(bytes) if bytes >= wanted => {
                 for (number, (_, frame)) in run.pages.iter().enumerate() {

@@ -1,0 +1,40 @@
+//! Pages that stay when their file is closed, and the descriptor that does not.
+//!
+//! Invariant: a handle that only keeps pages reads nothing by itself. Cost: that of a handle; a file that is opened again is
+//! asked whether it has changed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::file::{CachedFile, PageCache};
+use crate::io::direct::Rights;
+
+/// How long it is waited for others to let go of a file that is closed: they do not wait for anything.
+const MAX_LETTING_GO: Duration = Duration::from_secs(1);
+
+/// Pages that stay in the cache when their file is closed; made by [`CachedFile::keep_pages`].
+pub struct KeptPages(#[expect(dead_code, reason = "what counts is when it is dropped")] CachedFile);
+
+impl CachedFile {
+    /// Has the file's pages stay in the cache when its last handle is closed, as long as the value lives: who opens the file
+    /// again finds them, unless another program has changed it. No descriptor is open meanwhile, so that a file that is
+    /// removed gives its space back, unless one was opened for writing. None of what was attached
+    /// ([`PageCache::attach`]), and in a child of the process that opened it.
+    #[must_use = "they stay as long as this lives"]
+    pub fn keep_pages(&self) -> Option<KeptPages> {
+        let key = self.key.filter(|_| self.origin.is_here())?;
+        self.shared.known.keep(key);
+        let mut kept = PageCache(self.shared.clone()).handle(self.opened.clone(), Rights::Read, Some(key), Vec::new());
+        kept.keeps = true;
+        Some(KeptPages(kept))
+    }
+}
+
+/// The thread that read last may hold a descriptor still. Closed later, it would take locks with it that this process has on
+/// the file by then (fcntl(2)).
+pub(crate) fn waits_for_others<T>(shared: &Arc<T>) {
+    let until = Instant::now() + MAX_LETTING_GO;
+    while Arc::strong_count(shared) > 1 && Instant::now() < until {
+        std::thread::yield_now();
+    }
+}
