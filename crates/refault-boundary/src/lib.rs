@@ -92,7 +92,6 @@ mod memory {
 mod library {
     //! The library itself: what it says, and what it brings for an older libc.
 
-    #[cfg(not(test))]
     pub(crate) mod bytes;
     #[cfg(not(test))]
     pub(crate) mod old_libc;
