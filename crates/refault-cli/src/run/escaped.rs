@@ -80,12 +80,15 @@ struct State {
     depth: usize,
     /// Processes that had no slot at the last look.
     known: BTreeSet<i32>,
+    /// Processes that had one at some look, and are there still.
+    managed: BTreeSet<i32>,
 }
 
 impl Watcher {
     /// Looks from now on. The calling thread's signals are to be blocked.
     pub(super) fn begin(root: i32, shared: &'static Shared) -> Watcher {
-        let state = State { root, seen: Escaped::default(), depth: depth(), known: BTreeSet::new() };
+        let state =
+            State { root, seen: Escaped::default(), depth: depth(), known: BTreeSet::new(), managed: BTreeSet::new() };
         let state = Arc::new(Mutex::new(state));
         let theirs = Arc::clone(&state);
         let watch = move || {
@@ -147,6 +150,8 @@ impl State {
                 None if !is_here => elsewhere = Some(elsewhere.unwrap_or(0) + anonymous),
                 // Until it executes a program.
                 None if parent(status).is_some_and(|parent| shares_memory(*process, parent)) => {}
+                // It ends: what it counted is in the segment, and its memory goes.
+                None if self.managed.contains(process) && has_agent(*process) => {}
                 None => {
                     let is_new = known.insert(*process) && !self.known.contains(process);
                     let is_large = anonymous > limit / PART;
@@ -164,6 +169,8 @@ impl State {
             }
         }
         self.known = known;
+        self.managed.extend(managed.keys());
+        self.managed.retain(|process| found.iter().any(|(here, _)| here == process));
         let counted: Vec<u64> =
             managed.iter().filter(|(number, _)| is_elsewhere(**number)).map(|(_, all)| *all).collect();
         if let Some(anonymous) = elsewhere {
@@ -198,17 +205,17 @@ fn time_run() -> Duration {
 /// Anonymous memory of a process without a slot. Nothing if it is seen for the first time and has the agent: it is then a child that
 /// has its parent's memory until it has a slot or becomes another program, as a rule.
 fn own_image(process: i32, is_new: bool) -> u64 {
-    let maps = if is_new {
-        std::fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default()
-    } else {
-        String::new()
-    };
-    if maps.contains(crate::program::AGENT) {
+    if is_new && has_agent(process) {
         return 0;
     }
     // Read after the maps: until then it may have been its parent's.
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     resident(&status).map_or(0, |(anonymous, _)| anonymous)
+}
+
+/// Whether the agent's library is mapped in a process.
+fn has_agent(process: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{process}/maps")).is_ok_and(|maps| maps.contains(crate::program::AGENT))
 }
 
 /// Namespaces of process numbers that this command is in.
