@@ -263,7 +263,7 @@ macro_rules! functions {
 #[cfg(not(test))]
 functions!("");
 
-/// Under other names in the crate's tests, which have libc's beside them.
+// Under other names in the crate's tests, which have libc's beside them.
 #[cfg(test)]
 functions!("refault_own_");
 
