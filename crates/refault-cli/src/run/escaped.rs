@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use refault_lab::size::bytes_text;
 use refault_linux::proc;
@@ -73,13 +73,16 @@ pub(super) struct Watcher {
     state: Arc<Mutex<State>>,
 }
 
+/// A program with many libraries takes as long until the agent in it begins, on a busy machine.
+const STARTS: Duration = Duration::from_secs(2);
+
 struct State {
     root: i32,
     seen: Escaped,
     /// Namespaces of process numbers that this command is in, one in the other.
     depth: usize,
-    /// Processes that had no slot at the last look.
-    known: BTreeSet<i32>,
+    /// Processes that had no slot at the last look, and when they were first seen without.
+    known: BTreeMap<i32, Instant>,
     /// Processes that had one at some look, and are there still.
     managed: BTreeSet<i32>,
 }
@@ -88,7 +91,7 @@ impl Watcher {
     /// Looks from now on. The calling thread's signals are to be blocked.
     pub(super) fn begin(root: i32, shared: &'static Shared) -> Watcher {
         let state =
-            State { root, seen: Escaped::default(), depth: depth(), known: BTreeSet::new(), managed: BTreeSet::new() };
+            State { root, seen: Escaped::default(), depth: depth(), known: BTreeMap::new(), managed: BTreeSet::new() };
         let state = Arc::new(Mutex::new(state));
         let theirs = Arc::clone(&state);
         let watch = move || {
@@ -136,7 +139,7 @@ impl State {
         }
         let mut now = Escaped::default();
         let mut elsewhere = None;
-        let mut known = BTreeSet::new();
+        let mut known = BTreeMap::new();
         for (process, status) in &found {
             let is_here = namespaces(status) <= self.depth;
             if !is_here {
@@ -153,7 +156,9 @@ impl State {
                 // It ends: what it counted is in the segment, and its memory goes.
                 None if self.managed.contains(process) && has_agent(*process) => {}
                 None => {
-                    let is_new = known.insert(*process) && !self.known.contains(process);
+                    let seen = self.known.get(process).copied().unwrap_or_else(Instant::now);
+                    known.insert(*process, seen);
+                    let is_new = seen.elapsed() < STARTS;
                     let is_large = anonymous > limit / PART;
                     now.unmanaged_process_bytes +=
                         if is_large { own_image(*process, is_new) } else { anonymous }.min(anonymous);
@@ -202,8 +207,9 @@ fn time_run() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Anonymous memory of a process without a slot. Nothing if it is seen for the first time and has the agent: it is then a child that
-/// has its parent's memory until it has a slot or becomes another program, as a rule.
+/// Anonymous memory of a process without a slot. Nothing if it is new and has the agent: it is then a child that has its
+/// parent's memory until it has a slot or becomes another program, or its libraries are being loaded, which comes before
+/// the agent.
 fn own_image(process: i32, is_new: bool) -> u64 {
     if is_new && has_agent(process) {
         return 0;
