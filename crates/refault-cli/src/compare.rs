@@ -54,8 +54,8 @@ pub struct CompareArgs {
     /// Accesses, or a share such as 20%, that fill memory at the start and are not counted
     #[arg(long, value_name = "N|SHARE", value_parser = warm_up, default_value = "0")]
     warm_up: WarmUp,
-    /// Objects of a trace with sizes are admitted and evicted whole, by their bytes, and figures count objects; policies
-    /// that can, gdsf, lhd and hyperbolic by size [default: an object has as many pages as its size needs]
+    /// Objects of a trace with sizes are admitted and evicted whole, by their bytes, and figures count objects.
+    /// gdsf, lhd and hyperbolic weigh sizes [default: an object has as many pages as its size needs]
     #[arg(long, conflicts_with_all = ["dask", "swap", "objects_have_sizes", "objects_one_page_each"])]
     objects_whole: bool,
     /// Run on the Dask cluster whose scheduler is at ADDRESS, by the Python package refault; workers read the traces by

@@ -3,14 +3,8 @@
 //! Invariant: a handle that only keeps pages reads nothing by itself. Cost: that of a handle; a file that is opened again is
 //! asked whether it has changed.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
 use crate::file::{CachedFile, PageCache};
 use crate::io::direct::Rights;
-
-/// How long it is waited for others to let go of a file that is closed: they do not wait for anything.
-const MAX_LETTING_GO: Duration = Duration::from_secs(1);
 
 /// Pages that stay in the cache when their file is closed; made by [`CachedFile::keep_pages`].
 pub struct KeptPages(#[expect(dead_code, reason = "what counts is when it is dropped")] CachedFile);
@@ -27,14 +21,5 @@ impl CachedFile {
         let mut kept = PageCache(self.shared.clone()).handle(self.opened.clone(), Rights::Read, Some(key), Vec::new());
         kept.keeps = true;
         Some(KeptPages(kept))
-    }
-}
-
-/// The thread that read last may hold a descriptor still. Closed later, it would take locks with it that this process has on
-/// the file by then (fcntl(2)).
-pub(crate) fn waits_for_others<T>(shared: &Arc<T>) {
-    let until = Instant::now() + MAX_LETTING_GO;
-    while Arc::strong_count(shared) > 1 && Instant::now() < until {
-        std::thread::yield_now();
     }
 }

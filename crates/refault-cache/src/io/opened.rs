@@ -3,10 +3,14 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
+use std::time::{Duration, Instant};
 
 use crate::io::backing::Backing;
 use crate::io::caught::Caught;
 use crate::io::refusal::Refusal;
+
+/// How long it is waited for others to let go of a file that is closed: they do not wait for anything.
+const MAX_LETTING_GO: Duration = Duration::from_secs(1);
 
 /// What others have done to a file.
 #[derive(Default)]
@@ -74,4 +78,13 @@ pub(crate) fn length_of(backing: &dyn Backing) -> io::Result<u64> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
     }
     Ok(bytes)
+}
+
+/// The thread that read last may hold a descriptor still. Closed later, it would take locks with it that this process has on
+/// the file by then (fcntl(2)).
+pub(crate) fn waits_for_others<T>(shared: &Arc<T>) {
+    let until = Instant::now() + MAX_LETTING_GO;
+    while Arc::strong_count(shared) > 1 && Instant::now() < until {
+        std::thread::yield_now();
+    }
 }

@@ -329,7 +329,7 @@ mod tests {
             assert!(screen.contains(part), "{part}\n{screen}");
         }
         assert!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
-        assert!(screen.contains('█') && screen.contains('▇'), "{screen}");
+        assert!(screen.contains('█') && screen.contains('▆'), "{screen}");
     }
 
     #[test]
