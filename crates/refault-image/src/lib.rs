@@ -33,4 +33,4 @@ pub use obstacle::Obstacle;
 pub use text::Text;
 
 /// The newest version of glibc's symbols that the agent's library asks for. A test reads the library's needs.
-pub const NEEDED_GLIBC: &str = "GLIBC_2.14";
+pub const NEEDED_GLIBC: &str = "GLIBC_2.3.4";
