@@ -261,7 +261,7 @@ impl Reading {
         let mean = objects.mean_bytes().map(|mean| format!("{mean:.0}"));
         Some(match (objects.sized, mean) {
             (_, mean) if objects.whole => format!(
-                "Objects come and go whole, by their bytes (mean {}): figures count objects, memory is bytes.",
+                "Objects come and go whole, by their size (mean {} bytes): figures count objects, memory is bytes.",
                 mean.unwrap_or_default()
             ),
             (true, mean) => format!(
