@@ -4,7 +4,7 @@
     cargo build --release
     python3 scripts/dev/worst_cells.py                          sequences only
     python3 scripts/dev/worst_cells.py a.u64.zst b.csv          the same, and what can be made of these traces
-    python3 scripts/dev/worst_cells.py --seed 7                 with sequences that nobody has looked at
+    python3 scripts/dev/worst_cells.py --seed 7                 with sequences of its own
     python3 scripts/dev/worst_cells.py --policy adaptive-mapped --against mglru TRACE…
 
 Each trace is replayed backwards, in halves, with its halves exchanged, twice, there and back, and with a quarter of its

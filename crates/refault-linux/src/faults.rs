@@ -16,6 +16,7 @@
 //! let page = sys::map(4096);
 //! // SAFETY: the mapping is ours.
 //! assert_eq!(unsafe { sys::discard(page, 4096) }, errno::ENOMEM);
+//! // SAFETY: as above.
 //! assert_eq!(unsafe { sys::discard(page, 4096) }, 0);
 //! # }
 //! ```

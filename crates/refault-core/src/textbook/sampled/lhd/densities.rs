@@ -104,7 +104,7 @@ impl Densities {
         (accesses >> self.shift).min(self.ages as u64 - 1) as usize
     }
 
-    /// What a page, or an object of so many, promises. The oldest promise nothing.
+    /// What a page promises, or an object of several. The oldest promise nothing.
     pub(super) fn of(&self, class: usize, age: usize, pages: f32, explores: bool) -> f32 {
         if age == self.ages - 1 {
             return f32::MIN;
