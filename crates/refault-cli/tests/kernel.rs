@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -172,6 +172,35 @@ fn what_does_not_compress_waits_and_goes_on_with_more() {
     assert!(made.is_gone());
 }
 
+/// Swap is the machine's: pages of one budget go to the device of another, which ends first.
+#[test]
+fn a_device_that_another_budget_needs_is_removed_once_its_pages_have_room() {
+    let Some(_alone) = alone() else { return };
+    let place = TempDir::new().expect("a directory");
+    let program = compiled(&place, "fills", FILLS_AND_CHECKS);
+    let control = place.path().join("budget");
+    let mut ends = started(&["--memory", "40M"], &[&program, "48", "1", "1", "waits"]);
+    let mut filled = String::new();
+    BufReader::new(ends.stdout.as_mut().expect("piped")).read_line(&mut filled).expect("it is filled");
+    let made = Made::of(ends.id());
+    let options = ["--memory", "24M", "--memory-control", control.to_str().expect("text")];
+    let mut stays = started(&options, &[&program, "60", "7", "1"]);
+    let mut said = BufReader::new(stays.stderr.take().expect("piped")).lines();
+    let line = said.next().expect("a line").expect("text");
+    assert!(line.starts_with("refault: paused: "), "{line}");
+    // It reads its memory once more, and ends.
+    drop(ends.stdin.take());
+    let mut told = String::new();
+    ends.stderr.take().expect("piped").read_to_string(&mut told).expect("text");
+    assert!(ends.wait().expect("it ends").success(), "{told}");
+    let is_there = !made.is_gone();
+    assert_eq!(is_there, told.contains(" stays until pages of other programs on it fit"), "{told}");
+    std::fs::write(&control, (128u64 << 20).to_string()).expect("writes");
+    let output = stays.wait_with_output().expect("it ends");
+    assert_eq!(text(&output.stdout), "right\n");
+    wait_for("all is removed", || made.is_gone().then_some(()));
+}
+
 #[test]
 fn nothing_is_left_when_the_tool_is_killed() {
     let Some(_alone) = alone() else { return };
@@ -273,9 +302,7 @@ fn auto_takes_the_kernel_for_what_cannot_be_preloaded_into() {
 
 #[test]
 fn a_budget_that_is_far_too_small_is_said_at_once_and_grows_where_it_may() {
-    if skipped() {
-        return;
-    }
+    let Some(_alone) = alone() else { return };
     let place = TempDir::new().expect("a directory");
     let program = compiled(&place, "fills", FILLS_AND_CHECKS);
     let stats = place.path().join("stats");

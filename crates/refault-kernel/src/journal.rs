@@ -80,18 +80,15 @@ impl Journal {
     /// # Errors
     /// It cannot be written.
     pub fn write(&self) -> io::Result<()> {
-        let new = self.path.with_extension("new");
-        let mut file = std::fs::File::create(&new)?;
-        file.write_all(&serde_json::to_vec(&self.entry)?)?;
-        std::fs::rename(new, &self.path)
+        write(&self.path, &self.entry)
     }
 
     /// Removes everything that stands in it, and then itself. What still runs in the group goes on outside.
     ///
     /// # Errors
-    /// Something cannot be removed; the file stays.
-    pub fn end(&self, places: &Places) -> io::Result<()> {
-        remove(places, &self.path, &self.entry)
+    /// Something cannot be removed; the file stays, and says what.
+    pub fn end(&mut self, places: &Places) -> io::Result<()> {
+        remove(places, &self.path, &mut self.entry)
     }
 }
 
@@ -108,8 +105,8 @@ impl Leftover {
     ///
     /// # Errors
     /// Something cannot be removed.
-    pub fn remove(&self, places: &Places) -> io::Result<()> {
-        remove(places, &self.path, &self.entry)
+    pub fn remove(&mut self, places: &Places) -> io::Result<()> {
+        remove(places, &self.path, &mut self.entry)
     }
 }
 
@@ -128,10 +125,11 @@ pub(crate) fn others(places: &Places) -> Vec<Entry> {
 /// Removes what keepers left that are no more; answers with what was removed, and what could not be.
 pub fn clean(places: &Places) -> (Vec<String>, Vec<(String, io::Error)>) {
     let (mut removed, mut failed) = (Vec::new(), Vec::new());
-    for left in leftovers(places) {
+    for mut left in leftovers(places) {
+        let name = left.name();
         match left.remove(places) {
-            Ok(()) => removed.push(left.name()),
-            Err(error) => failed.push((left.name(), error)),
+            Ok(()) => removed.push(name),
+            Err(error) => failed.push((name, error)),
         }
     }
     (removed, failed)
@@ -147,16 +145,34 @@ fn all(places: &Places) -> Vec<Leftover> {
     files.filter_map(read).collect()
 }
 
-fn remove(places: &Places, path: &Path, entry: &Entry) -> io::Result<()> {
+fn write(path: &Path, entry: &Entry) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let mut file = std::fs::File::create(&new)?;
+    file.write_all(&serde_json::to_vec(entry)?)?;
+    std::fs::rename(new, path)
+}
+
+fn remove(places: &Places, path: &Path, entry: &mut Entry) -> io::Result<()> {
     if let Some(group) = &entry.group {
         group.release();
     }
-    let mut devices = entry.devices.iter().map(|number| Device::numbered(places, *number, 0));
-    let removed = devices.try_for_each(|device| device.remove(places));
+    let mut removed = Ok(());
+    for number in entry.devices.clone() {
+        // One that cannot be removed yet keeps none of the others.
+        match Device::numbered(places, number, 0).remove(places) {
+            Ok(()) => entry.devices.retain(|other| *other != number),
+            Err(error) => removed = removed.and(Err(error)),
+        }
+    }
+    if removed.is_err() {
+        // The number of a removed device is another keeper's soon.
+        write(path, entry)?;
+    }
     if let Some(group) = &entry.group {
         let begun = Instant::now();
         while let Err(error) = group.remove() {
             if begun.elapsed() > PATIENCE {
+                write(path, entry)?;
                 return Err(error);
             }
             std::thread::sleep(Duration::from_millis(5));

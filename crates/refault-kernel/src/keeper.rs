@@ -270,8 +270,8 @@ impl Keeper {
     /// Removes group and devices.
     ///
     /// # Errors
-    /// Something cannot be removed: the next keeper tries again.
-    pub fn end(&self) -> io::Result<()> {
+    /// Something cannot be removed: this keeper, or the next, tries again.
+    pub fn end(&mut self) -> io::Result<()> {
         self.journal.end(&self.places)
     }
 }

@@ -31,7 +31,7 @@ pub use keeper::{Keeper, Plan, examine};
 pub use places::Places;
 pub use refusal::Refusal;
 pub use sample::Sample;
-pub use served::Served;
+pub use served::{Ended, Served};
 pub use service::{Report, serve};
 
 /// Bytes of a page.

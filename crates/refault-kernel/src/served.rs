@@ -4,12 +4,18 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 
 use crate::group::Group;
 use crate::sample::Sample;
 use crate::service::Report;
+
+/// How long the tool waits for group and devices to be removed.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Between two looks whether they are.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// A keeper's process that has made a group.
 #[derive(Debug)]
@@ -21,6 +27,17 @@ pub struct Served {
     group: Group,
     swap: String,
     latest: Sample,
+}
+
+/// What is known when the program has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// The last figures.
+    pub last: Sample,
+    /// How many of its processes go on. The keeper removes the group after them.
+    pub processes: usize,
+    /// Devices on which other groups have pages, in words. The keeper removes them once these fit into memory.
+    pub waits_for: Option<String>,
 }
 
 impl Served {
@@ -97,9 +114,9 @@ impl Served {
         is_last
     }
 
-    /// The program has ended. Waits until all is removed, unless some of its processes go on: then the keeper does too,
-    /// until they have ended. Answers with the last figures, and how many processes go on.
-    pub fn end(mut self) -> (Sample, usize) {
+    /// The program has ended. Waits until all is removed, but not when some of its processes go on, nor when other
+    /// groups' pages stay on a device: then the keeper goes on, until they do not.
+    pub fn end(mut self) -> Ended {
         drop(self.input.take());
         let _ = rustix::fs::fcntl_setfl(&self.output, OFlags::empty());
         let mut bytes = [0; 4096];
@@ -110,10 +127,15 @@ impl Served {
                 _ => break,
             }
         }
-        let left = self.group.processes().len();
-        if left == 0 {
-            let _ = self.child.wait();
+        let processes = self.group.processes().len();
+        let begun = Instant::now();
+        let mut is_removed = false;
+        while processes == 0 && !is_removed && begun.elapsed() < PATIENCE {
+            // It was killed, if it cannot be waited for.
+            is_removed = !matches!(self.child.try_wait(), Ok(None));
+            std::thread::sleep(LOOK_EVERY);
         }
-        (self.latest, left)
+        let waits_for = (processes == 0 && !is_removed).then_some(self.swap);
+        Ended { last: self.latest, processes, waits_for }
     }
 }

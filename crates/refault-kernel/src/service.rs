@@ -2,7 +2,8 @@
 //!
 //! The tool starts it, reads [`Report`]s from its standard output and writes a budget in bytes per line to its standard
 //! input. When that ends, because the tool has ended or was killed, the keeper goes on until nothing runs in its group,
-//! and then removes all that it made.
+//! and then removes all that it made. A device on which other groups have pages that do not fit into their memory stays
+//! until they do; the keeper waits for that.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -22,6 +23,8 @@ use crate::sample::Sample;
 const REPORT_EVERY: Duration = Duration::from_millis(50);
 /// Between two looks for processes, once the tool is gone.
 const EMPTY_EVERY: Duration = Duration::from_millis(20);
+/// Between two attempts to remove what is in use.
+const REMOVE_EVERY: Duration = Duration::from_millis(200);
 /// Before the kernel's every other thread, as far as it is permitted: a look costs little and others wait for it.
 const NICE: i32 = -10;
 
@@ -70,8 +73,19 @@ pub fn serve(places: Places, plan: Plan, input: File, output: File) -> io::Resul
     };
     report(&output, &Report::Ready { group: keeper.group().clone(), swap: keeper.swap() });
     let kept = keep(&mut keeper, &input, output);
-    let ended = keeper.end();
-    kept.and(ended)
+    while let Err(error) = keeper.end() {
+        if !is_in_use(&error) {
+            return kept.and(Err(error));
+        }
+        std::thread::sleep(REMOVE_EVERY);
+    }
+    kept
+}
+
+/// Whether what could not be removed can be later: other groups' pages are on a device, for which they have no room now,
+/// or something has the device open.
+fn is_in_use(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EBUSY | libc::EINTR | libc::EAGAIN))
 }
 
 fn keep(keeper: &mut Keeper, mut input: &File, output: File) -> io::Result<()> {

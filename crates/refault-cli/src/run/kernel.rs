@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use refault_console::{Failure, say};
 use refault_core::statistics as names;
-use refault_kernel::{Places, Plan, Sample, Served};
+use refault_kernel::{Ended, Places, Plan, Sample, Served};
 use refault_lab::size::bytes_text;
 use refault_paging::figures::Sizes;
 use serde_json::{Map, Value, json};
@@ -131,12 +131,17 @@ impl InGroup<'_> {
             }
         };
         let ran = begun.elapsed();
-        let (sample, left) = served.end();
+        let Ended { last: sample, processes, waits_for } = served.end();
+        if let Some(devices) = waits_for {
+            say(format_args!(
+                "{devices} stays until pages of other programs on it fit into their memory; then it is removed"
+            ));
+        }
         if let Some(lines) = &mut lines {
             lines.write(child.id(), &sample, true);
         }
         let mut summary = Summary::ended(self.program, &end, ran, totals(&sample));
-        (summary.backend_reason, summary.left_running) = (self.reason.clone(), left as u64);
+        (summary.backend_reason, summary.left_running) = (self.reason.clone(), processes as u64);
         telling.end(&summary)?;
         child.end_as(end.status)
     }
