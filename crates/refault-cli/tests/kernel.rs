@@ -172,14 +172,15 @@ fn what_does_not_compress_waits_and_goes_on_with_more() {
     assert!(made.is_gone());
 }
 
-/// Swap is the machine's: pages of one budget go to the device of another, which ends first.
+/// Swap is the machine's: pages of one budget, which is full, go to the device of another. That has room as before, and ends
+/// first.
 #[test]
 fn a_device_that_another_budget_needs_is_removed_once_its_pages_have_room() {
     let Some(_alone) = alone() else { return };
     let place = TempDir::new().expect("a directory");
     let program = compiled(&place, "fills", FILLS_AND_CHECKS);
     let control = place.path().join("budget");
-    let mut ends = started(&["--memory", "40M"], &[&program, "48", "1", "1", "waits"]);
+    let mut ends = started(&["--memory", "40M"], &[&program, "60", "2", "1", "waits"]);
     let mut filled = String::new();
     BufReader::new(ends.stdout.as_mut().expect("piped")).read_line(&mut filled).expect("it is filled");
     let made = Made::of(ends.id());

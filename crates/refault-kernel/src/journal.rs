@@ -32,6 +32,9 @@ pub struct Entry {
     pub group: Option<Group>,
     /// Numbers of zram devices.
     pub devices: Vec<u32>,
+    /// Bytes that a page of the group takes on a device, if the keeper has measured it.
+    #[serde(default)]
+    pub stored_per_page: Option<u32>,
 }
 
 /// A keeper's own file.

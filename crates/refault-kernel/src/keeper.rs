@@ -11,6 +11,7 @@ use crate::journal::{self, Journal};
 use crate::places::{Places, value};
 use crate::refusal::Refusal;
 use crate::sample::Sample;
+use crate::share::{Swapped, share};
 
 /// Between two looks, at least and at most.
 const SOON: Duration = Duration::from_millis(2);
@@ -25,6 +26,10 @@ const FULL_AFTER: Duration = Duration::from_secs(2);
 const DEVICE: u64 = 4;
 /// A device on which less than this part is free is not the last.
 const NEARLY_FULL: u64 = 4;
+/// Fewer bytes of pages on devices say little of what a page takes.
+const MIN_MEASURED: u64 = 1 << 20;
+/// Others are told when what a page takes has changed by more than this part.
+const TOLD_AFTER: u32 = 16;
 /// The least that a program can have.
 const MIN_TOTAL: u64 = 1 << 20;
 
@@ -57,13 +62,16 @@ struct Held {
     group: Group,
     devices: Vec<Device>,
     others: Others,
+    /// What a page of this group takes compressed, in bytes, as measured while no other keeper was there.
+    stored_per_page: Option<u32>,
 }
 
 /// Other keepers' groups and devices. Swap is the machine's: their pages are on this one's devices too, and this group's
-/// on theirs, each as large as any other as far as is known.
+/// on theirs.
 #[derive(Debug, Default)]
 struct Others {
-    groups: Vec<Group>,
+    /// With what a page of theirs takes compressed, where their keeper has measured it.
+    groups: Vec<(Group, Option<u32>)>,
     devices: Vec<Device>,
     /// Room for what they write to a device of this keeper between two looks.
     room: u64,
@@ -86,7 +94,7 @@ impl Keeper {
         let group = Group::named(&hierarchy, &format!("refault-{}", std::process::id()));
         (journal.entry.group, journal.entry.budget) = (Some(group.clone()), plan.budget);
         journal.write().map_err(failed)?;
-        let held = Held { group, devices: Vec::new(), others: Others::of(&places) };
+        let held = Held { group, devices: Vec::new(), others: Others::of(&places), stored_per_page: None };
         let now = Instant::now();
         let mut keeper = Keeper {
             places,
@@ -202,7 +210,11 @@ impl Keeper {
             self.looked = Instant::now();
             self.last.own_bytes = self.own_bytes();
             self.follow();
+            let was_alone = self.held.others.groups.is_empty();
             self.held.others = Others::of(&self.places);
+            if was_alone && self.held.others.groups.is_empty() {
+                self.measure();
+            }
             self.extend();
         }
         let found = if self.held.devices.is_empty() { Found::Calm } else { self.border.look(&mut self.held)? };
@@ -216,6 +228,20 @@ impl Keeper {
         self.stuck_since = if waits { self.stuck_since.or_else(|| Some(Instant::now())) } else { None };
         self.take_sample()?;
         Ok(self.pause)
+    }
+
+    /// Measures what a page takes compressed, and tells other keepers when that has changed.
+    fn measure(&mut self) {
+        let (Ok(used), swapped) = (self.held.compressed(), self.held.swapped()) else { return };
+        if swapped < MIN_MEASURED {
+            return;
+        }
+        let each = (used / (swapped / crate::PAGE)).min(crate::PAGE) as u32;
+        let before = self.held.stored_per_page.replace(each);
+        if before.is_none_or(|before| before.abs_diff(each) > before / TOLD_AFTER) {
+            self.journal.entry.stored_per_page = Some(each);
+            let _ = self.journal.write();
+        }
     }
 
     /// Adds a device when the last is nearly full of slots: what is on it may take hardly any memory.
@@ -307,7 +333,7 @@ impl Sides for Held {
     fn set_room(&mut self, bytes: u64) -> io::Result<()> {
         // Looked at once: what is written meanwhile comes out of the slack.
         let used: Vec<u64> = self.devices.iter().map(Device::used).collect::<io::Result<_>>()?;
-        let slack = bytes.saturating_sub(self.others.share(&self.group, used.iter().sum()));
+        let slack = bytes.saturating_sub(self.share(used.iter().sum()));
         // What one device has left, each has.
         let each = slack / self.devices.len().max(1) as u64 + self.others.room;
         self.devices.iter().zip(used).try_for_each(|(device, used)| device.set_room(used + each))
@@ -319,7 +345,7 @@ impl Sides for Held {
 
     fn compressed(&self) -> io::Result<u64> {
         let used = self.devices.iter().map(Device::used).sum::<io::Result<u64>>()?;
-        Ok(self.others.share(&self.group, used))
+        Ok(self.share(used))
     }
 
     fn pause(&mut self, is_paused: bool) {
@@ -334,19 +360,34 @@ impl Others {
         Others {
             devices: devices.map(|number| Device::numbered(places, *number, 0)).collect(),
             room: entries.iter().map(|entry| entry.budget / MAX_SLACK).sum(),
-            groups: entries.into_iter().filter_map(|entry| entry.group).collect(),
+            groups: entries.into_iter().filter_map(|entry| Some((entry.group?, entry.stored_per_page))).collect(),
         }
+    }
+}
+
+impl Held {
+    /// Bytes of the group's pages that are on devices, before compression.
+    fn swapped(&self) -> u64 {
+        swapped(&self.group)
     }
 
-    /// What counts for a group, of what its own keeper's devices use.
-    fn share(&self, group: &Group, used: u64) -> u64 {
-        if self.groups.is_empty() {
+    /// What counts for the group, of what its own keeper's devices and all others use.
+    fn share(&self, used: u64) -> u64 {
+        if self.others.groups.is_empty() {
             return used;
         }
-        let slots = |group: &Group| (group.swapped() + group.counts().swap_cached_bytes) as f64;
-        let (own, theirs) = (slots(group), self.groups.iter().map(slots).sum::<f64>());
-        let elsewhere: u64 = self.devices.iter().filter_map(|device| device.used().ok()).sum();
-        let part = if own + theirs > 0.0 { own / (own + theirs) } else { 1.0 };
-        ((used + elsewhere) as f64 * part) as u64
+        let own = Swapped { bytes: self.swapped(), stored_per_page: self.stored_per_page };
+        let theirs = |(group, stored_per_page): &(Group, Option<u32>)| Swapped {
+            bytes: swapped(group),
+            stored_per_page: *stored_per_page,
+        };
+        let others: Vec<Swapped> = self.others.groups.iter().map(theirs).collect();
+        let elsewhere: u64 = self.others.devices.iter().filter_map(|device| device.used().ok()).sum();
+        share(used + elsewhere, own, &others)
     }
+}
+
+/// A page that was read back and not changed has its place on a device still.
+fn swapped(group: &Group) -> u64 {
+    group.swapped() + group.counts().swap_cached_bytes
 }

@@ -22,6 +22,7 @@ mod refusal;
 mod sample;
 mod served;
 mod service;
+mod share;
 mod swap;
 
 pub use device::Device;
