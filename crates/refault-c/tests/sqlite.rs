@@ -2,6 +2,8 @@
 //! results byte for byte.
 
 mod common;
+#[path = "common/rights.rs"]
+mod rights;
 #[path = "common/sqlite.rs"]
 mod shell;
 
