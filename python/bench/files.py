@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from arrays import UNLIMITED, Killed, cgroup, run_child
 
-ROWS = ("scan", "groups", "slices")
+ROWS = ("scan", "groups", "slices", "reads", "whole")
 SIDES = ("refault", "blockcache", "plain")
 SLACK = 8 << 20
 
@@ -82,6 +82,26 @@ def slices(file):
         side = cube.shape[0]
         for at in np.abs(random.normal(0, side / 12, 60)).astype(int) % side:
             total += float(cube[:, int(at), :].sum())
+    return total
+
+
+def reads(file):
+    """20,000 reads of 16 KiB, three of four from a tenth of the file."""
+    random, total = np.random.default_rng(4), 0
+    blocks = file.seek(0, io.SEEK_END) // (16 << 10)
+    for often, at in zip(random.random(20_000) < 0.75, random.random(20_000)):
+        file.seek(int(at * blocks * (0.1 if often else 1)) * (16 << 10))
+        total += file.read(16 << 10)[0]
+    return total
+
+
+def whole(file):
+    """All bytes, three times, 256 KiB at once."""
+    total = 0
+    for _ in range(3):
+        file.seek(0)
+        while data := file.read(256 << 10):
+            total += data[0]
     return total
 
 

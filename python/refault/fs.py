@@ -6,7 +6,8 @@ reading goes through the cache; all else is the other file system's.
 
 Files stay in the cache when they are closed, up to :data:`KEPT_FILES` of them, until they are removed or written through
 ``refault::``. Each time that one is opened the other file system is asked whether it is the same (length, times, versions,
-ETag, `ukey`); of one that has nothing but a length to tell it by, nothing stays. The option ``check_files`` says otherwise.
+ETag, `ukey`); of one that has nothing but a length to tell it by, nothing stays. The option ``check_files`` says otherwise,
+except of local files. These are not open while only their pages stay.
 """
 
 from __future__ import annotations
@@ -48,12 +49,18 @@ class _Kept(NamedTuple):
     checked: float
 
 
+class _KeptPages(NamedTuple):
+    """Pages of a local file, which is not open."""
+
+    pages: _refault.KeptPages | None
+
+
 class _Open:
     """A cache, and the files in it by path."""
 
     def __init__(self, memory: Size, policy: str | None) -> None:
         self.cache = Cache(memory, policy)
-        self.files: OrderedDict[str, _Kept] = OrderedDict()
+        self.files: OrderedDict[str, _Kept | _KeptPages] = OrderedDict()
         #: Files that are being written to, by path: what is read of those is not kept.
         self.written: dict[str, Any] = {}
         self.lock = threading.Lock()
@@ -116,7 +123,7 @@ class CachedObject(CachedFile):
         if isinstance(self.fs.fs, LocalFileSystem):
             super().reload()
             return
-        native, before = self.fs._native(self.path, check=True).again(), self._native
+        native, before = self.fs._native(self.path, check=True), self._native
         native.seek(position, os.SEEK_SET)
         self._native = native
         before.close()
@@ -131,7 +138,7 @@ class CachedFileSystem(HandedOn):
     policy : as on the command line
     block_size : bytes that are asked for at once of files that are not local; 1 MiB by default
     check_files : whether a file that is opened is looked at for being the same as before; or seconds for which that is
-        believed of each. False: what is in the cache is right until `invalidate_cache`
+        believed of each. False: what is in the cache is right until `invalidate_cache`. Local files are looked at in any case
     target_protocol, target_options : the file system behind, as fsspec says it; local files by default
     fs : the same as an object
     """
@@ -184,7 +191,7 @@ class CachedFileSystem(HandedOn):
         which = {name: value for name, value in rest.items() if name not in _HOW_ONLY}
         if mode == "rb" and not which:
             behind = self._behind(path)
-            return CachedObject(self, behind, self._native(behind).again())
+            return CachedObject(self, behind, self._native(behind))
         if mode == "rb":
             # Another version than that of the name, say.
             return self.fs.open(self._handed(path), mode, block_size=block_size, **rest)
@@ -209,26 +216,29 @@ class CachedFileSystem(HandedOn):
         )
 
     def _native(self, behind: str, check: bool = False) -> _refault.File:
-        """The file as it is now, or was a while ago if that is asked for."""
+        """The file as it is now, or was a while ago if that is asked for; at a position of its own."""
+        if isinstance(self.fs, LocalFileSystem):
+            return self._local(behind)
         opened = self._here()
         now = time.monotonic()
         with opened.lock:
-            kept = opened.files.get(behind)
+            known = opened.files.get(behind)
+            kept = known if isinstance(known, _Kept) else None
             is_written = opened.is_written(behind)
             if kept and not (check or is_written) and now < kept.checked + self._check_seconds:
                 opened.files.move_to_end(behind)
-                return kept.native
+                return kept.native.again()
         key = self._key(behind)
         if kept is None or key != kept.key:
             kept = _Kept(key, self._attach(behind), now)
         # What cannot be told from another must not be met again.
         stays = not is_written and (key != "" or self._check_seconds == float("inf"))
-        dropped = []
+        dropped: list[object] = []
         with opened.lock:
             # Another thread may have been here meanwhile.
             other = opened.files.pop(behind, None)
             dropped.append(other)
-            if other is not None and other.key == key != "":
+            if isinstance(other, _Kept) and other.key == key != "":
                 kept = other
             if stays:
                 opened.files[behind] = kept._replace(checked=now)
@@ -236,13 +246,32 @@ class CachedFileSystem(HandedOn):
                 dropped.append(opened.files.popitem(last=False)[1])
         # Not under the lock: a file that ends waits for reads that are under way.
         del dropped, other
-        return kept.native
+        return kept.native.again()
+
+    def _local(self, behind: str) -> _refault.File:
+        """A local file, which the cache knows by its number and times; its pages stay when it is closed."""
+        opened = self._here()
+        native = opened.cache._native.open(behind, "rb")
+        with opened.lock:
+            is_known = behind in opened.files
+        if not is_known:
+            # Another handle of the same file may be open in this cache, with pages that were to be forgotten.
+            native.reload()
+        kept = _KeptPages(native.keep_pages())
+        with opened.lock:
+            dropped: list[object] = [opened.files.pop(behind, None)]
+            if opened.is_written(behind):
+                dropped.append(kept)
+            else:
+                opened.files[behind] = kept
+            while len(opened.files) > KEPT_FILES:
+                dropped.append(opened.files.popitem(last=False)[1])
+        # Not under the lock: a file that ends waits for reads that are under way.
+        del dropped, kept
+        return native
 
     def _key(self, behind: str) -> str:
         """Differs when the file does. Empty if there is nothing to tell it by."""
-        if isinstance(self.fs, LocalFileSystem):
-            known = os.stat(behind)
-            return repr((known.st_dev, known.st_ino, known.st_size, known.st_mtime_ns, known.st_ctime_ns))
         listed = getattr(self.fs, "_ls_from_cache", None)
         try:
             is_listed = listed is not None and listed(behind) is not None
@@ -261,11 +290,6 @@ class CachedFileSystem(HandedOn):
         return repr((told.get("size"), [(name, str(told[name])) for name in names], str(self.fs.ukey(behind))))
 
     def _attach(self, behind: str) -> _refault.File:
-        if isinstance(self.fs, LocalFileSystem):
-            native = self._open_files.cache._native.open(behind, "rb")
-            # Another handle of the same file may be open in this cache, with pages of before.
-            native.reload()
-            return native
         length = self.fs.size(behind)
         if length is None:
             raise ValueError(f"{behind}: its file system does not say how long it is, so that it cannot be cached")

@@ -105,9 +105,9 @@ class HandedOn(ChainedFileSystem):  # type: ignore[misc, unused-ignore]
 
     # What describes.
 
-    def ls(self, path: str, detail: bool = True, **rest: Any) -> Any:
-        """What lies in a directory, by the other file system's names."""
-        return self.fs.ls(self._handed(path), detail=detail, **rest)
+    def ls(self, path: str, *detail: bool, **rest: Any) -> Any:
+        """What lies in a directory, by the other file system's names; whether these alone if `detail` does not say, it says."""
+        return self.fs.ls(self._handed(path), *detail, **rest)
 
     def info(self, path: str, **rest: Any) -> Any:
         """Size, type and more of a path."""

@@ -1,6 +1,7 @@
 //! Files behind a page cache.
 
 mod file;
+mod kept;
 mod mode;
 mod plain;
 mod position;
@@ -22,6 +23,7 @@ use crate::foreign::Foreign;
 use mode::Mode;
 
 pub use file::File;
+pub use kept::KeptPages;
 pub use view::View;
 
 /// A page cache, shared by any number of files. In a child of a fork it is made again on first use: there

@@ -38,6 +38,7 @@ fn _refault(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<regions::Memory>()?;
     module.add_class::<files::Cache>()?;
     module.add_class::<files::File>()?;
+    module.add_class::<files::KeptPages>()?;
     module.add_function(wrap_pyfunction!(lab::policies, module)?)?;
     module.add_function(wrap_pyfunction!(lab::compare, module)?)?;
     module.add_function(wrap_pyfunction!(lab::mrc, module)?)?;

@@ -15,7 +15,7 @@ use super::plain::Plain;
 use super::position::Turn;
 use super::transfer::{fill, read_error, write_error};
 use super::view::View;
-use super::{Origin, Source};
+use super::{KeptPages, Origin, Source};
 use crate::buffers::{Readable, Writable};
 use crate::ends::{generation, is_left, let_go};
 use crate::errors::{os_error, refused, unsupported, words};
@@ -262,6 +262,11 @@ impl File {
     /// The same file at a position of its own; what is cached stays until both are closed.
     fn again(&self, py: Python<'_>) -> PyResult<File> {
         self.with_here(py, |here| Ok(File::sharing(here.source.clone(), self.origin.clone())))
+    }
+
+    /// What keeps its pages in the cache when it is closed; none where Python reads it.
+    fn keep_pages(&self, py: Python<'_>) -> PyResult<Option<KeptPages>> {
+        self.with(py, |file| Ok(py.detach(|| file.keep_pages()).map(KeptPages::new)))
     }
 
     /// Moves to a number of bytes from the beginning (0), the position (1) or the end (2), or to data (3) or a hole (4); the
