@@ -170,6 +170,12 @@ impl Engine {
         self.dirty.open(file.number, file);
     }
 
+    /// Forgets a file if it has no page, whether busy, resident or known by its number alone. Whether it had none.
+    pub(crate) fn close_empty(&mut self, file: u32) -> bool {
+        let is_empty = self.pages.groups.is_empty(file);
+        is_empty && !self.close_some(file)
+    }
+
     /// Forgets a file, of which no page is busy or resident, and some of its numbers at a time. False if that was all.
     pub(crate) fn close_some(&mut self, file: u32) -> bool {
         let groups = self.pages.groups.some_of(file);

@@ -16,7 +16,7 @@ use std::cell::Cell;
 use std::fs::File;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use refault_core::PageId;
 use refault_store::PAGE_SIZE;
@@ -147,7 +147,7 @@ impl PageCache {
     }
 
     /// A handle of a file of the system, which may be open already.
-    pub(crate) fn open_known(&self, direct: DirectFile, rights: Rights) -> std::io::Result<CachedFile> {
+    pub(crate) fn open_known(&self, direct: Box<DirectFile>, rights: Rights) -> std::io::Result<CachedFile> {
         let key = direct.key();
         let (mut spare, mut joined) = (Vec::new(), false);
         // Whichever of the two is called takes it.
@@ -156,13 +156,13 @@ impl PageCache {
         let joins = |opened: &Arc<Opened>| {
             joined = true;
             if let Some(known) = opened.backing.direct() {
-                spare = known.join(taken());
+                spare = known.join(*taken());
             }
         };
         let opens = || {
             let direct = taken();
-            let length = direct.length_when_opened().map_or_else(|| length_of(&direct), Ok)?;
-            Ok(self.opened(Box::new(direct), length))
+            let length = direct.length_when_opened().map_or_else(|| length_of(&*direct), Ok)?;
+            Ok(self.opened(direct, length))
         };
         let opened = self.0.known.open(key, joins, opens)?;
         let file = self.handle(opened, rights, Some(key), spare);
@@ -206,7 +206,7 @@ impl PageCache {
             opened,
             advice: AtomicU32::new(Advice::Normal as u32),
             writes_through: AtomicBool::new(self.0.limits.is_none()),
-            streams: Mutex::default(),
+            streams: OnceLock::new(),
         }
     }
 
@@ -252,7 +252,9 @@ pub struct CachedFile {
     /// The [`Advice`] that holds.
     advice: AtomicU32,
     writes_through: AtomicBool,
-    pub(crate) streams: Mutex<Streams>,
+    /// Made when a read first misses: they are larger than all else, and most files that are opened are read from memory or not
+    /// at all.
+    streams: OnceLock<Box<Mutex<Streams>>>,
 }
 
 impl CachedFile {
@@ -512,16 +514,20 @@ impl Drop for CachedFile {
         }
         let left = self.key.map_or(Left::None, |key| self.shared.known.leave(key, self.keeps));
         let is_last = matches!(left, Left::None);
-        if is_last || self.is_writable() {
+        // A file of which there is no page has nothing to be written or forgotten.
+        let is_closed = is_last && self.shared.engine().close_empty(self.opened.number);
+        if !is_closed && (is_last || self.is_writable()) {
             let _ = self.shared.write_range(&self.opened, 0..u64::MAX, u64::MAX);
         }
         if let Left::Others(idle) = left {
             idle.iter().for_each(waits_for_others);
             return;
         }
-        // What is read ahead is on its way still.
-        self.forget_from(0);
-        while self.shared.engine().close_some(self.opened.number) {}
+        if !is_closed {
+            // What is read ahead is on its way still.
+            self.forget_from(0);
+            while self.shared.engine().close_some(self.opened.number) {}
+        }
         waits_for_others(&self.opened);
         if let Some(key) = self.key {
             self.shared.known.closed(key);

@@ -18,6 +18,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use foldhash::fast::RandomState;
 use refault_core::PageId;
 
 use crate::engine::table::{GROUP, GroupId, Table, place};
@@ -59,14 +60,22 @@ pub(crate) struct Groups {
     /// Of files that were closed.
     free: Vec<GroupId>,
     hand: GroupId,
-    files: HashMap<u32, File>,
+    files: HashMap<u32, File, RandomState>,
     /// Places on the files' lists that are allocated.
     listed: usize,
 }
 
 impl Groups {
     pub(crate) fn new(table: Arc<Table>) -> Groups {
-        Groups { table, positions: Vec::new(), made: 0, free: Vec::new(), hand: 0, files: HashMap::new(), listed: 0 }
+        Groups {
+            table,
+            positions: Vec::new(),
+            made: 0,
+            free: Vec::new(),
+            hand: 0,
+            files: HashMap::default(),
+            listed: 0,
+        }
     }
 
     /// A file whose pages get numbers. `unread`: where its pages are counted that were read ahead and evicted before
@@ -216,6 +225,11 @@ impl Groups {
     pub(crate) fn some_of(&self, number: u32) -> Vec<GroupId> {
         let groups = self.files.get(&number).map_or(&[][..], |file| &file.groups);
         groups[groups.len().saturating_sub(MAX_AT_ONCE)..].to_vec()
+    }
+
+    /// Whether a file has no group.
+    pub(crate) fn is_empty(&self, number: u32) -> bool {
+        self.files.get(&number).is_none_or(|file| file.groups.is_empty())
     }
 
     /// Where pages of a page's file are counted that nobody asked for.

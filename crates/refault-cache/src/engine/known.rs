@@ -16,6 +16,8 @@ use std::fs::File;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};
 
+use foldhash::fast::RandomState;
+
 use crate::io::direct::DirectFile;
 use crate::io::key::Key;
 use crate::io::opened::Opened;
@@ -50,7 +52,7 @@ pub(crate) struct Known {
 
 #[derive(Default)]
 struct Files {
-    entries: HashMap<Key, Entry>,
+    entries: HashMap<Key, Entry, RandomState>,
     /// Threads that wait for a file to be closed: where there are none, the system is not asked to wake any.
     waiting: u32,
 }
@@ -103,10 +105,11 @@ impl Known {
                 let is_idle = handles == keeping;
                 Left::Others(opened.backing.direct().filter(|_| is_idle).and_then(DirectFile::let_go))
             }
-            _ => {
-                entries.insert(key, Entry::Closing);
+            Some(entry) => {
+                *entry = Entry::Closing;
                 Left::None
             }
+            None => Left::None,
         }
     }
 

@@ -14,7 +14,7 @@ use refault_store::{PAGE_SIZE, Page};
 
 use crate::engine::Engine;
 use crate::engine::compressed::{Leftover, MAX_RUN};
-use crate::engine::streams::Window;
+use crate::engine::streams::{Streams, Window};
 use crate::error::ReadError;
 use crate::file::CachedFile;
 use crate::file::ahead::AheadRead;
@@ -365,12 +365,16 @@ impl CachedFile {
         }
     }
 
-    fn window(&self, find: impl FnOnce(&mut crate::engine::streams::Streams, u64) -> Option<Window>) -> Option<Window> {
+    fn streams(&self) -> MutexGuard<'_, Streams> {
+        self.streams.get_or_init(Box::default).lock().expect("invariant: nothing panics under this lock")
+    }
+
+    fn window(&self, find: impl FnOnce(&mut Streams, u64) -> Option<Window>) -> Option<Window> {
         let most = self.read_ahead();
         if most == 0 {
             return None;
         }
-        let mut streams = self.streams.lock().expect("invariant: nothing panics under this lock");
+        let mut streams = self.streams();
         let buffers = &self.shared.buffers;
         let waiting = buffers.unread.load(Ordering::Relaxed).min((buffers.pins.len() / FRAMES_PER_EXCUSED) as u32);
         streams.unread(self.unread.load(Ordering::Relaxed), waiting);
@@ -423,7 +427,7 @@ impl CachedFile {
         let Some(&(first, (page, _))) = missing.first() else { return Vec::new() };
         let marked = std::mem::take(marks).then_some(page);
         if marked.is_some() && first != window.first {
-            self.streams.lock().expect("invariant: nothing panics under this lock").begins(window, first);
+            self.streams().begins(window, first);
         }
         let backward = window.step < 0;
         if backward {

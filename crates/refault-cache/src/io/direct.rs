@@ -82,7 +82,7 @@ impl DirectFile {
     /// [`OpenError::NoFile`] for what has no pages, [`OpenError::NoDirect`] where the file system does not do direct I/O,
     /// and the system's.
     pub fn open(path: &Path) -> Result<DirectFile, OpenError> {
-        DirectFile::open_as(path, Rights::Read, false)
+        DirectFile::open_as(path, Rights::Read, false).map(|file| *file)
     }
 
     /// Opens a file for reading and writing.
@@ -90,11 +90,11 @@ impl DirectFile {
     /// # Errors
     /// As of [`DirectFile::open`].
     pub fn open_for_writing(path: &Path) -> Result<DirectFile, OpenError> {
-        DirectFile::open_as(path, Rights::Write, false)
+        DirectFile::open_as(path, Rights::Write, false).map(|file| *file)
     }
 
     /// Opens a file; what is written goes through the kernel's page cache if it is to gather that.
-    pub(crate) fn open_as(path: &Path, rights: Rights, gathers: bool) -> Result<DirectFile, OpenError> {
+    pub(crate) fn open_as(path: &Path, rights: Rights, gathers: bool) -> Result<Box<DirectFile>, OpenError> {
         let failed = |error| OpenError::Io { path: path.to_owned(), error };
         let is_writable = rights == Rights::Write && !gathers;
         let (file, metadata) = open_direct(path, is_writable)?;
@@ -103,7 +103,7 @@ impl DirectFile {
         let bytes = (!is_device).then_some(metadata.len());
         let changes = Changes::new(&metadata);
         let reader = Reader { file: Arc::new(file), is_writable, waits: AtomicBool::new(false) };
-        let direct = DirectFile {
+        let direct = Box::new(DirectFile {
             reader: RwLock::new(Some(Arc::new(reader))),
             writer: OnceLock::new(),
             gatherer: OnceLock::new(),
@@ -116,7 +116,7 @@ impl DirectFile {
             path: path.to_owned(),
             is_device,
             changes,
-        };
+        });
         if rights == Rights::Write {
             direct.become_writable().map_err(failed)?;
         }

@@ -83,6 +83,9 @@ pub(crate) fn length_of(backing: &dyn Backing) -> io::Result<u64> {
 /// The thread that read last may hold a descriptor still. Closed later, it would take locks with it that this process has on
 /// the file by then (fcntl(2)).
 pub(crate) fn waits_for_others<T>(shared: &Arc<T>) {
+    if Arc::strong_count(shared) == 1 {
+        return;
+    }
     let until = Instant::now() + MAX_LETTING_GO;
     while Arc::strong_count(shared) > 1 && Instant::now() < until {
         std::thread::yield_now();

@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use foldhash::fast::RandomState;
 use refault_core::PageId;
 
 use crate::io::opened::Opened;
@@ -42,7 +43,7 @@ pub(crate) struct Dirty {
     /// With the number that [`Dirty::finish`] gave.
     unstable: BTreeMap<At, (Entry, u64)>,
     number: u64,
-    files: HashMap<u32, Arc<Opened>>,
+    files: HashMap<u32, Arc<Opened>, RandomState>,
 }
 
 fn of(file: u32, range: Range<u64>) -> Range<At> {

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::ops::Range;
 
+use foldhash::fast::RandomState;
 use refault_store::PAGE_SIZE;
 
 use crate::writeback::dirty::At;
@@ -56,14 +57,14 @@ pub(crate) struct Listed {
 
 pub(crate) struct Through {
     pages: BTreeMap<At, Listed>,
-    files: HashMap<u32, Fate>,
+    files: HashMap<u32, Fate, RandomState>,
     /// Pages that are listed.
     most: usize,
 }
 
 impl Through {
     pub(crate) fn new(frames: u32) -> Through {
-        Through { pages: BTreeMap::new(), files: HashMap::new(), most: (2 * frames as usize).max(1024) }
+        Through { pages: BTreeMap::new(), files: HashMap::default(), most: (2 * frames as usize).max(1024) }
     }
 
     pub(crate) fn close(&mut self, file: u32) {
