@@ -185,9 +185,11 @@ impl Border {
     fn lower(&mut self, sides: &mut impl Sides, wanted: u64) -> io::Result<bool> {
         let step = wanted.clamp(GRAIN, (self.total / MIN_SLACK).max(GRAIN));
         let Some(limit) = self.limit.checked_sub(step).filter(|limit| *limit >= GRAIN) else { return Ok(false) };
-        // Where a limit is a wish, one that is not kept is not lowered further.
-        if sides.resident()? > self.limit + GRAIN {
-            return Ok(false);
+        // Where a limit is a wish, one that is not kept is not lowered further: the kernel is asked for it again, since
+        // what could not be compressed for want of room a moment ago can be now.
+        let before = sides.resident()?;
+        if before > self.limit + GRAIN {
+            return Ok(sides.set_limit(self.limit).is_ok() && sides.resident()? < before);
         }
         if sides.set_limit(limit).is_err() {
             return Ok(false);
@@ -226,13 +228,15 @@ mod tests {
         /// What a page takes when it is compressed, in 64ths.
         ratio: u64,
         peak: u64,
+        /// The limit is a wish: it is set whether or not room is made for it, and as many times as this none is made.
+        deaf: Option<u32>,
     }
 
     const PAGE: u64 = 4096;
 
     impl Model {
         fn new(border: &Border, ratio: u64) -> Model {
-            Model { resident: 0, compressed: 0, limit: border.limit(), room: border.room(), ratio, peak: 0 }
+            Model { resident: 0, compressed: 0, limit: border.limit(), room: border.room(), ratio, peak: 0, deaf: None }
         }
 
         fn evict(&mut self) -> bool {
@@ -264,6 +268,11 @@ mod tests {
 
     impl Sides for Model {
         fn set_limit(&mut self, bytes: u64) -> io::Result<()> {
+            if let Some(deaf) = self.deaf {
+                (self.limit, self.deaf) = (bytes, Some(deaf.saturating_sub(1)));
+                while deaf == 0 && self.resident > bytes && self.evict() {}
+                return Ok(());
+            }
             while self.resident > bytes {
                 if !self.evict() {
                     return Err(io::ErrorKind::ResourceBusy.into());
@@ -342,5 +351,19 @@ mod tests {
         }
         assert_eq!(found, Found::Calm, "{border:?}");
         assert!(!model.touch(1000), "{border:?}");
+    }
+    #[test]
+    fn a_wish_that_was_not_kept_is_made_again() {
+        let mut border = Border::new(16 << 20);
+        let mut model = Model::new(&border, 16);
+        model.deaf = Some(5);
+        // The program went on while no room was made for it, by more than is lent.
+        model.resident = border.limit() + (border.total / MIN_SLACK).max(GRAIN * 2);
+        let mut found = Found::Stuck;
+        for _ in 0..20 {
+            found = border.look(&mut model).expect("a model is there");
+        }
+        assert_eq!(found, Found::Calm, "{border:?}, {} resident", model.resident);
+        assert!(model.resident <= border.limit() + GRAIN);
     }
 }
