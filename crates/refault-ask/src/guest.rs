@@ -1,4 +1,4 @@
-//! The first process of a guest: prepares the machine and replays a job, once for each kind of lists.
+//! The first process of a guest: prepares the machine and replays a job, or runs a program, once for each kind of lists.
 //!
 //! A replay is a process of its own, which joins a group when it has what it needs: what it took before is charged to
 //! the root group and competes with nothing. What makes two runs equal: nothing else runs, swap is fresh, caches are
@@ -7,12 +7,15 @@
 
 #![allow(unsafe_code)] // Swap, mappings and locked memory are system calls without a safe form.
 
+mod counted;
 mod kernel_files;
+mod program;
 mod replay;
 mod setup;
 
 use std::process::{Command, ExitStatus};
 
+use crate::job::program::Program;
 use crate::job::{Job, Lists, Said};
 use kernel_files::{say, text};
 pub use setup::{MODULES, ORDER};
@@ -55,6 +58,12 @@ fn job() -> Result<Job, String> {
 fn first() -> Result<(), String> {
     setup::mount_all()?;
     setup::load_modules()?;
+    let told = text(&format!("/{JOB}"))?;
+    if Program::is_told_by(&told) {
+        setup::settle_for_programs();
+        say(&Said::Begun);
+        return programs(&told.parse()?);
+    }
     setup::settle();
     say(&Said::Begun);
     let job = job()?;
@@ -62,6 +71,16 @@ fn first() -> Result<(), String> {
         setup::prepare(&job, lists.parse()?)?;
         let ended = Command::new("/init").env(RUN, lists).status().map_err(|error| format!("no process: {error}"))?;
         tidy(lists.parse()?, ended)?;
+    }
+    Ok(())
+}
+
+/// Runs a program on each kind of lists, each time on a disk that was not used yet.
+fn programs(program: &Program) -> Result<(), String> {
+    let lists = text(&format!("/{LISTS}"))?;
+    for (lists, disk) in lists.lines().zip(setup::DISKS) {
+        program::run(program, lists.parse()?, disk)?;
+        say(&Said::Ended);
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! What a guest is told to do and what it says: lines of text, a word and its value.
 
+pub mod program;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -144,10 +146,12 @@ impl FromStr for Job {
 pub enum Said {
     /// It runs.
     Begun,
-    /// This many accesses of a run are done.
+    /// This many accesses of a run are done, or a program has run for this many seconds.
     Done(u64),
     /// A counter of the run.
     Counted(String, u64),
+    /// A line that a program wrote.
+    Printed(String),
     /// A run is over.
     Ended,
     /// Something failed.
@@ -160,6 +164,7 @@ impl fmt::Display for Said {
             Said::Begun => write!(f, "begun"),
             Said::Done(accesses) => write!(f, "done {accesses}"),
             Said::Counted(name, value) => write!(f, "count {name} {value}"),
+            Said::Printed(line) => write!(f, "printed {}", line.replace('\n', " ")),
             Said::Ended => write!(f, "ended"),
             Said::Failed(why) => write!(f, "failed {}", why.replace('\n', " ")),
         }
@@ -178,6 +183,7 @@ impl FromStr for Said {
                 let (name, value) = rest.split_once(' ').ok_or(())?;
                 Ok(Said::Counted(name.to_owned(), value.parse().map_err(|_| ())?))
             }
+            "printed" => Ok(Said::Printed(rest.to_owned())),
             "ended" => Ok(Said::Ended),
             "failed" => Ok(Said::Failed(rest.to_owned())),
             _ => Err(()),
@@ -201,6 +207,7 @@ mod tests {
             Said::Begun,
             Said::Done(7),
             Said::Counted("pgscan".into(), 8),
+            Said::Printed("IOPS=12k, BW=3MiB/s".into()),
             Said::Ended,
             Said::Failed("it is so".into()),
         ];

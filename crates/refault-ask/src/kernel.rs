@@ -25,8 +25,18 @@ pub struct Kernel {
 const IMAGE: &str = "vmlinuz";
 const MODULES: &str = "modules";
 /// Folders of a kernel's tree that have what a guest may need.
-const FOLDERS: [&str; 7] =
-    ["/drivers/block/", "/drivers/virtio/", "/drivers/cdrom/", "/fs/isofs/", "/mm/", "/lib/", "/crypto/"];
+const FOLDERS: [&str; 10] = [
+    "/drivers/block/",
+    "/drivers/virtio/",
+    "/drivers/cdrom/",
+    "/fs/isofs/",
+    "/fs/ext4/",
+    "/fs/jbd2/",
+    "/fs/mbcache",
+    "/mm/",
+    "/lib/",
+    "/crypto/",
+];
 
 impl Kernel {
     /// The version without what distributions add: `6.12` of `6.12.117+deb13-amd64`.

@@ -6,6 +6,8 @@
 //! limit, on the classic lists and under the generations, and reports the kernel's counters. [`answers`] keeps what
 //! was asked, on this machine and as a table of this crate; [`model`] says what the policies make of the same accesses.
 //!
+//! Or the guest runs a program ([`job::program`], [`emulator::program`]) with what it needs ([`emulator::tree`]).
+//!
 //! ```
 //! use refault_ask::answers::shipped;
 //!

@@ -1,5 +1,6 @@
 //! The running program as a file that a guest can run: without what only debuggers read, with the libraries it needs.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use refault_lab::LabError;
@@ -13,8 +14,11 @@ const SECTIONS: usize = 40;
 const HEADER_BYTES: usize = 54;
 const HEADER_COUNT: usize = 56;
 const SECTION_FIELDS: std::ops::Range<usize> = 58..64;
+const MACHINE: usize = 18;
+const X86_64: u16 = 62;
 const LOADED: u32 = libc::PT_LOAD;
 const INTERPRETER: u32 = libc::PT_INTERP;
+const DYNAMIC: u32 = libc::PT_DYNAMIC;
 
 /// A file of the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +34,42 @@ pub struct GuestFile {
 struct Image {
     contents: Vec<u8>,
     interpreter: Option<String>,
+    is_dynamic: bool,
+}
+
+/// What a file needs before it can be run or loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing, or what its first line says: it is no ELF file, or a whole program.
+    Nothing,
+    /// The loader of this path, and what that finds.
+    Interpreter(String),
+    /// What a loader finds: it is a library.
+    Libraries,
+    /// Another processor.
+    OtherMachine,
+}
+
+/// What a file needs.
+///
+/// # Errors
+/// It cannot be read.
+pub fn needs(path: &Path) -> std::io::Result<Needs> {
+    let mut file = std::fs::File::open(path)?;
+    let mut start = Vec::new();
+    file.by_ref().take(MACHINE as u64 + 2).read_to_end(&mut start)?;
+    if !start.starts_with(MAGIC) || start.len() < MACHINE + 2 {
+        return Ok(Needs::Nothing);
+    }
+    if start[CLASS] != CLASS_64 || u16::from_le_bytes([start[MACHINE], start[MACHINE + 1]]) != X86_64 {
+        return Ok(Needs::OtherMachine);
+    }
+    file.read_to_end(&mut start)?;
+    Ok(match loaded(start) {
+        Some(Image { interpreter: Some(interpreter), .. }) => Needs::Interpreter(interpreter),
+        Some(Image { is_dynamic: true, .. }) => Needs::Libraries,
+        _ => Needs::Nothing,
+    })
 }
 
 /// The running program as `init`, its interpreter, and the libraries that are mapped now.
@@ -91,20 +131,23 @@ fn loaded(mut contents: Vec<u8>) -> Option<Image> {
     let word = |at: usize| Some(u32::from_le_bytes(contents.get(at..at + 4)?.try_into().ok()?));
     let (headers, bytes, count) = (number(HEADERS)?, short(HEADER_BYTES)?, short(HEADER_COUNT)?);
     let mut end = headers.checked_add(bytes * count)?;
-    let mut interpreter = None;
+    let (mut interpreter, mut is_dynamic) = (None, false);
     for header in (0..count).map(|index| headers + index * bytes) {
         let (kind, from, length) = (word(header)?, number(header + 8)?, number(header + 32)?);
         if kind == LOADED {
             end = end.max(from.checked_add(length)?);
+        } else if kind == DYNAMIC {
+            is_dynamic = true;
         } else if kind == INTERPRETER {
             let text = contents.get(from..from.checked_add(length)?)?;
             interpreter = Some(String::from_utf8_lossy(text).trim_end_matches('\0').to_owned());
         }
     }
     contents.truncate(end);
-    contents[SECTIONS..SECTIONS + 8].fill(0);
-    contents[SECTION_FIELDS].fill(0);
-    Some(Image { contents, interpreter })
+    // A file that no part of is loaded, such as a compiler's object, ends before these.
+    contents.get_mut(SECTIONS..SECTIONS + 8)?.fill(0);
+    contents.get_mut(SECTION_FIELDS)?.fill(0);
+    Some(Image { contents, interpreter, is_dynamic })
 }
 
 #[cfg(test)]
@@ -120,6 +163,10 @@ mod tests {
         assert!(files.iter().any(|file| file.path.contains("libc")), "{:?}", files.iter().map(|f| &f.path));
         assert_eq!(loaded(b"#!/bin/sh".to_vec()), None);
         assert_eq!(loaded(b"\x7fELF\x02 cut off".to_vec()), None);
+        let mut object = std::fs::read("/proc/self/exe").expect("this program");
+        object[HEADERS..HEADERS + 8].fill(0);
+        object[HEADER_COUNT..HEADER_COUNT + 2].fill(0);
+        assert_eq!(loaded(object), None);
     }
 
     #[test]

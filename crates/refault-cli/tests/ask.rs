@@ -154,21 +154,78 @@ fn what_cannot_be_asked_is_said_in_one_line() {
     }
 }
 
-/// Where scripts/dev/machines has fetched a kernel, and qemu is there, it answers; the second time from the cache.
 #[test]
-fn a_kernel_answers() {
+fn what_a_guest_cannot_run_is_said_in_one_line() {
+    let cache = TempDir::new().expect("a directory");
+    let script = cache.path().join("script");
+    std::fs::write(&script, "#!/no/such/interpreter\n").expect("written");
+    let script = script.display().to_string();
+    let limited = ["--kernel", "6.12", "--memory", "24M"];
+    for (options, program, part) in [
+        (&limited[..], vec!["no-such-program"], "program not found"),
+        (&limited[..2], vec!["/bin/sh"], "a program has no pages to take a share of"),
+        (&["--kernel", "6.12", "--memory", "4k"], vec!["/bin/sh"], "too little for any program"),
+        (&limited, vec![&script], "needs /no/such/interpreter, which is missing"),
+        (&["--kernel", "6.12", "--memory", "24M", "--with", "/no/such"], vec!["/bin/sh"], "--with: not found"),
+        (&["--kernel", "6.12", "--memory", "24M", "--warm-up", "9"], vec!["/bin/sh"], "cannot be used with"),
+    ] {
+        let output = ask(&cache, None, &[options, &["--"], &program].concat());
+        let said = text(&output.stderr);
+        assert!(said.contains(part) && output.status.code() == Some(2), "{program:?}: {:?}: {said}", output.status);
+        assert!(output.stdout.is_empty() && said.trim_end().lines().count() == 1, "{said}");
+    }
+    let output = ask(&cache, Some("/nonexistent"), &[&limited[..], &["--", "/bin/sh", "-c", "true"]].concat());
+    let said = text(&output.stderr);
+    assert!(said.contains("mkfs.ext4") || said.contains("curl is not installed"), "{said}");
+}
+
+/// The kernel that scripts/dev/machines has fetched, if qemu is there as well.
+fn kernel() -> Option<String> {
     let packages = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/machines/kernel-6.12/packages");
     let found = std::fs::read_dir(packages).into_iter().flatten().flatten().map(|entry| entry.path());
     let Some(package) = found.into_iter().find(|path| path.extension().is_some_and(|end| end == "deb")) else {
         eprintln!("skipped: {packages} has no kernel; scripts/dev/machines --libc none --kernel 6.12 fetches one");
-        return;
+        return None;
     };
     if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {
         eprintln!("skipped: no qemu");
-        return;
+        return None;
     }
+    Some(package.display().to_string())
+}
+
+/// A program of this machine runs in the guest, in its group, and is reported with how it ends.
+#[test]
+fn a_program_runs_on_a_kernel() {
+    let Some(package) = kernel() else { return };
     let cache = TempDir::new().expect("a directory");
-    let package = package.display().to_string();
+    // Reads a file of 8 MiB twice where 4 MiB fit, writes a line, and fails.
+    let script =
+        "dd if=/dev/zero of=/tmp/data bs=64k count=128 2>&1; for i in 1 2; do cat /tmp/data; done | wc -c; exit 7";
+    let with = ["dd", "cat", "wc"].map(|name| ["--with", name]).concat();
+    let arguments = [
+        &["--kernel", &package, "--lists", "generations", "--memory", "4M", "--format", "json"][..],
+        &with,
+        &["--", "sh", "-c", script],
+    ]
+    .concat();
+    let output = ask(&cache, None, &arguments);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("it ended with status 7; its last words: 16777216"), "{said}");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let answer = &json["answers"][0];
+    let count = |name: &str| answer["counters"][name].as_u64().expect("a number");
+    assert_eq!((&answer["exit_status"], &json["memory_bytes"]), (&7.into(), &(4 << 20).into()));
+    assert!(count("file_writes") >= 1024 && count("file_reads") > 1024 && count("pgsteal") > 2048, "{answer}");
+    assert!(count("peak_bytes") <= 4 << 20 && count("oom_kill") == 0 && count("run_us") >= count("cpu_us"), "{answer}");
+}
+
+/// It answers; the second time from the cache.
+#[test]
+fn a_kernel_answers() {
+    let Some(package) = kernel() else { return };
+    let cache = TempDir::new().expect("a directory");
     let workload = "mixed:apages=1024,fpages=512,accesses=20000,writes=0.25";
     let arguments = ["--kernel", &package, "--lists", "generations", workload, "--format", "json"];
     let first = ask(&cache, None, &arguments);

@@ -5,20 +5,18 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::ptr::null_mut;
-use std::time::Duration;
 
 use refault_trace::{Entry, Kind};
 use rustix::fs::Advice;
 use rustix::mm::{MapFlags, MlockAllFlags, MprotectFlags, ProtFlags};
 
-use super::kernel_files::{numbers, pressure, say, tell, tell_if_there, text};
+use super::counted::{FOLDS_WHEN_READ, between, fold, snapshot, version};
+use super::kernel_files::{numbers, say, tell, tell_if_there, text};
 use super::setup::{DATA, DATA_DISK, GROUP, SEQUENCE};
 use crate::iso;
 use crate::job::{COUNTERS, Counters, Job, Lists, Said};
-use crate::kernel::version_of;
 
 const PAGE: usize = 4096;
-const SECTOR: u64 = 512;
 /// Accesses between two flushes of the TLB, and between two folds of the statistics.
 const FLUSH_EVERY: u64 = 256;
 const FOLD_EVERY: u64 = 64;
@@ -27,11 +25,8 @@ const FLUSHED_PAGES: usize = 64;
 /// Aligned to every level of page tables, so that regions begin where page numbers say.
 const ANON_BASE: usize = 1 << 40;
 const FILE_BASE: usize = 2 << 40;
-/// The first version that folds a group's statistics when they are read, and the first that does so for each kind alone.
-const FOLDS_WHEN_READ: (u32, u32) = (6, 2);
+/// The first version that folds each kind of a group's statistics alone.
 const FOLDS_EACH_BY_ITSELF: (u32, u32) = (6, 16);
-/// Longer than older kernels take to fold statistics by themselves.
-const FOLDED_BY_ITSELF: Duration = Duration::from_secs(3);
 /// How often a run says how far it is.
 const SAYINGS: u64 = 50;
 
@@ -158,10 +153,10 @@ pub(super) fn run(job: &Job, lists: Lists) -> Result<(), String> {
 
     let flushes = job.anon > 0 || job.mapped;
     let step = (job.accesses / SAYINGS).max(1);
-    let (mut before, mut folded) = (snapshot(0)?, [0; PAGE]);
+    let (mut before, mut folded) = (counted(0)?, [0; PAGE]);
     for (done, entry) in (0..).zip(&sequence) {
         if done == job.warm_up && done > 0 {
-            before = snapshot(replay.first_touches)?;
+            before = counted(replay.first_touches)?;
         }
         if let Some(fold) = fold.as_ref().filter(|_| done % FOLD_EVERY == FOLD_EVERY - 1) {
             fold.read_at(&mut folded, 0).map_err(|error| format!("statistics: {error}"))?;
@@ -174,13 +169,18 @@ pub(super) fn run(job: &Job, lists: Lists) -> Result<(), String> {
             say(&Said::Done(done + 1));
         }
     }
-    let after = snapshot(replay.first_touches)?;
+    let after = counted(replay.first_touches)?;
     for name in COUNTERS {
-        let value = |of: &Counters| of.get(name).copied().unwrap_or(0);
-        let changed = if name.starts_with("resident") { value(&after) } else { value(&after) - value(&before) };
-        say(&Said::Counted(name.to_owned(), changed));
+        say(&Said::Counted(name.to_owned(), between(&before, &after, name)));
     }
     Ok(())
+}
+
+/// The kernel's counters, and the replay's own.
+fn counted(first_touches: u64) -> Result<Counters, String> {
+    let mut counters = snapshot(DATA_DISK)?;
+    counters.insert("first_touches".to_owned(), first_touches);
+    Ok(counters)
 }
 
 /// The accesses, from their disk.
@@ -215,67 +215,4 @@ fn fold_file(lists: Lists) -> Option<String> {
         _ => return None,
     };
     (lists == Lists::Classic).then(|| format!("{GROUP}/{name}")).filter(|path| std::path::Path::new(path).exists())
-}
-
-/// Has the kernel fold all its statistics. Old kernels do so by themselves only, every two seconds.
-fn fold() {
-    for name in ["cpu.stat", "memory.zswap.current"] {
-        let _ = text(&format!("{GROUP}/{name}"));
-    }
-    let _ = text("/proc/sys/vm/stat_refresh");
-    if version().is_some_and(|version| version < FOLDS_WHEN_READ) {
-        std::thread::sleep(FOLDED_BY_ITSELF);
-    }
-}
-
-/// The kernel's version.
-fn version() -> Option<(u32, u32)> {
-    let release = text("/proc/sys/kernel/osrelease").ok()?;
-    let mut numbers = version_of(release.trim()).split('.').filter_map(|number| number.parse::<u32>().ok());
-    Some((numbers.next()?, numbers.next()?))
-}
-
-/// The kernel's counters now.
-fn snapshot(first_touches: u64) -> Result<Counters, String> {
-    fold();
-    let (group, machine) = (text(&format!("{GROUP}/memory.stat"))?, text("/proc/vmstat")?);
-    let (group, machine) = (numbers(&group), numbers(&machine));
-    let mut counters: Counters = COUNTERS
-        .iter()
-        .filter_map(|name| Some(((*name).to_owned(), *group.get(name).or_else(|| machine.get(name))?)))
-        .collect();
-    // A group counts swapping by itself from 6.13 on; the machine does in every kernel.
-    for name in ["pswpin", "pswpout"] {
-        counters.insert(name.to_owned(), machine.get(name).copied().unwrap_or(0));
-    }
-    let disk = text(&format!("/sys/block/{DATA_DISK}/stat"))?;
-    let sectors: u64 = disk.split_whitespace().nth(2).and_then(|number| number.parse().ok()).unwrap_or(0);
-    let file_reads = sectors * SECTOR / PAGE as u64;
-    let [some, full] = pressure(&text(&format!("{GROUP}/memory.pressure")).unwrap_or_default());
-    let of_group = |name: &str| group.get(name).copied().unwrap_or(0) / PAGE as u64;
-    counters.extend(
-        [
-            ("file_reads", file_reads),
-            ("loads", file_reads + counters["pswpin"]),
-            ("first_touches", first_touches),
-            ("kswapd_us", kswapd_us()),
-            ("pressure_some_us", some),
-            ("pressure_full_us", full),
-            ("resident_anon", of_group("anon")),
-            ("resident_file", of_group("file")),
-        ]
-        .map(|(name, value)| (name.to_owned(), value)),
-    );
-    Ok(counters)
-}
-
-/// The CPU time of the kernel's thread that reclaims in the background.
-fn kswapd_us() -> u64 {
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let is_it = |path: &std::path::PathBuf| {
-        std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim() == "kswapd0")
-    };
-    let schedstat = processes.map(|entry| entry.path()).find(is_it).map(|path| path.join("schedstat"));
-    let text = schedstat.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
-    text.split_whitespace().next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0) / 1000
 }

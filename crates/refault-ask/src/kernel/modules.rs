@@ -6,7 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a guest needs, unless it is part of the image.
-pub const NEEDED: [&str; 5] = ["virtio_pci", "virtio_blk", "isofs", "zram", "lzo_rle"];
+pub const NEEDED: [&str; 8] =
+    ["virtio_pci", "virtio_blk", "isofs", "zram", "lzo_rle", "crc32c_generic", "crc32c_cryptoapi", FOR_PROGRAMS];
+/// What a guest that runs a program needs, beside that.
+pub const FOR_PROGRAMS: &str = "ext4";
 
 /// The name that a module's file stands for: without the folder and endings, `-` as `_`.
 pub fn name(path: &str) -> Option<String> {

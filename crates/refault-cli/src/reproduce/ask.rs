@@ -2,6 +2,8 @@
 //!
 //! The crate `refault-ask` boots the kernels; this command says what to ask, and shows the answers.
 
+mod program;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -28,10 +30,16 @@ Examples:
   refault ask --kernel 6.12,7.2 --memory 33% fio:random_distribution=zipf:0.5,norandommap=1,size=4m,numjobs=12
   refault ask --kernel 6.12 --lists generations --memory 64M app.rft --out app.csv
   refault ask --kernel ./linux-image-6.12.117+deb13-amd64.deb app.u64
+  refault ask --kernel 6.12,7.2 --memory 24M -- fio --name=r --rw=randread --size=48m --filename=/tmp/data
+  refault ask --kernel 6.12 --memory 32M --with /usr/lib/python3.11 -- python3 analysis.py
 
-A version is fetched from Debian with curl and kept in the cache, as answers are. A kernel in several packages is named by
-all of them, joined by ':'. Needs qemu-system-x86_64; no root.")]
-/// Ask real kernels, in an emulator, what they do with a workload, and print their counters beside the model's
+A version is fetched from Debian with curl and kept in the cache, as answers about workloads are. A kernel in several
+packages is named by all of them, joined by ':'. Needs qemu-system-x86_64, and mkfs.ext4 for programs; no root.
+
+A program finds in the guest what it is loaded with, files that its arguments name, and what --with names. It has a disk
+with 2 GiB of room, swap compressed in memory, 127.0.0.1, and nothing else.")]
+/// Ask real kernels, in an emulator, what they do with a workload or a program, and print their counters; of a workload
+/// beside the model's
 pub struct AskArgs {
     /// Kernels: a version (6.12), a Debian package, or an image
     #[arg(long = "kernel", value_name = "VERSION|FILE,…", value_delimiter = ',', required = true)]
@@ -39,9 +47,10 @@ pub struct AskArgs {
     /// Which lists pages are on
     #[arg(long, value_enum, default_value = "both")]
     lists: ListsArg,
-    /// How much of the workload may be in memory: a share of its pages, pages or bytes
-    #[arg(long, value_name = "SIZE", default_value = "50%")]
-    memory: Size,
+    /// How much of the workload may be in memory: a share of its pages, pages or bytes [default: 50%]; of a program: the
+    /// memory.max of its group
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Size>,
     /// Accesses at the start that are not counted
     #[arg(long, value_name = "N", default_value_t = 0)]
     warm_up: u64,
@@ -54,9 +63,18 @@ pub struct AskArgs {
     /// Print every counter instead of those that decide
     #[arg(long)]
     all: bool,
+    /// A file or directory that the program needs, or another program
+    #[arg(long, value_name = "PATH", requires = "program")]
+    with: Vec<PathBuf>,
+    /// Minutes after which the guest of a program is stopped
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1440))]
+    minutes: u64,
     /// A workload such as fio:random_distribution=zipf:1.2 (see 'refault workloads'), or a trace
-    #[arg(value_name = "WORKLOAD|TRACE")]
-    workload: String,
+    #[arg(value_name = "WORKLOAD|TRACE", required_unless_present = "program")]
+    workload: Option<String>,
+    /// A program of this machine, with its arguments
+    #[arg(last = true, value_name = "PROGRAM", conflicts_with_all = OF_WORKLOADS)]
+    program: Vec<String>,
     #[command(flatten)]
     read: ReadArgs,
     #[command(flatten)]
@@ -83,6 +101,30 @@ impl ListsArg {
     }
 }
 
+/// What of a workload is in memory unless it is said.
+const HALF: Size = Size::Share(500_000);
+
+/// Arguments that say something of a workload, and nothing of a program.
+const OF_WORKLOADS: [&str; 17] = [
+    "workload",
+    "warm_up",
+    "kind",
+    "trace_format",
+    "columns",
+    "objects_have_sizes",
+    "objects_one_page_each",
+    "skip_size_zero",
+    "file_order",
+    "strict",
+    "block_bytes",
+    "skip_instructions",
+    "collapse",
+    "skip",
+    "limit",
+    "from",
+    "to",
+];
+
 /// Counters that a table shows, if they are not 0 everywhere.
 const SHOWN: [&str; 8] = [
     "loads",
@@ -97,11 +139,14 @@ const SHOWN: [&str; 8] = [
 
 /// Runs the command.
 pub fn run(args: &AskArgs) -> Result<(), Failure> {
+    if !args.program.is_empty() {
+        return program::run(args);
+    }
     let mut outputs = args.result.outputs();
     let (format, out) = args.result.claim(&mut outputs)?;
     let source = source(args)?;
     let sequence = Sequence::read(&source)?;
-    let limit = args.memory.pages(sequence.distinct);
+    let limit = args.memory.unwrap_or(HALF).pages(sequence.distinct);
     let job = job(args, &sequence, limit)?;
     if sequence.file_writes > 0 {
         say(format_args!("{} writes to file pages are asked as reads", grouped(sequence.file_writes)));
@@ -122,11 +167,12 @@ pub fn run(args: &AskArgs) -> Result<(), Failure> {
 
 /// What is asked about: a file if there is one of the name, else a generated workload.
 fn source(args: &AskArgs) -> Result<Source, Failure> {
-    let path = PathBuf::from(&args.workload);
-    if path.exists() || !args.workload.contains(':') {
+    let workload = args.workload.as_deref().unwrap_or_default();
+    let path = PathBuf::from(workload);
+    if path.exists() || !workload.contains(':') {
         return args.read.file(&path, true, ObjectsAs::OnePageEach);
     }
-    let spec: WorkloadSpec = args.workload.parse()?;
+    let spec: WorkloadSpec = workload.parse()?;
     Ok(Source::workload(spec).part(args.read.part()))
 }
 
@@ -138,7 +184,11 @@ fn job(args: &AskArgs, sequence: &Sequence, limit: u64) -> Result<Job, Failure> 
     }
     if sequence.file * refault_lab::size::PAGE_BYTES > refault_ask::iso::MAX_BYTES {
         let remedy = "ask about a smaller workload, or a sample of it";
-        return Err(Failure::usage("the guest's file would be larger than 4 GiB", &args.workload, remedy));
+        return Err(Failure::usage(
+            "the guest's file would be larger than 4 GiB",
+            args.workload.as_deref().unwrap_or_default(),
+            remedy,
+        ));
     }
     Ok(Job {
         limit,
