@@ -71,7 +71,13 @@ class CachedFile(io.RawIOBase):
         decoded = os.fsdecode(self.name)
         if native is None and "\0" in decoded:
             raise ValueError("embedded null byte")
-        self._native = cache._native.open(decoded, mode) if native is None else native
+        try:
+            self._native = cache._native.open(decoded, mode) if native is None else native
+        except OSError as error:
+            # As Python's own files say it: as it was given. The native half knows it from the root on.
+            if error.filename is not None:
+                error.filename = self.name
+            raise
 
     @property
     def mode(self) -> str:

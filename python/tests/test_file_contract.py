@@ -192,6 +192,18 @@ def test_what_cannot_be_opened_leaves_things_as_they_are(path, tmp_path):
         refault.open(proc, "r+b")
 
 
+@pytest.mark.parametrize("kind", [str, os.fsencode, pathlib.Path])
+@pytest.mark.parametrize(("name", "mode"), [("none", "rb"), ("none", "r+b"), (".", "rb"), ("data", "xb"), ("none/data", "wb")])
+def test_an_error_names_the_path_as_it_was_given(path, monkeypatch, kind, name, mode):
+    monkeypatch.chdir(path.parent)
+    told = []
+    for opens in (lambda *given: open(*given, buffering=0), refault.open):
+        with pytest.raises(OSError) as error:
+            opens(kind(name), mode)
+        told.append((type(error.value), error.value.errno, error.value.filename))
+    assert told[0] == told[1]
+
+
 def test_paths_of_any_kind(path):
     for name in (str(path), os.fsencode(path), path):
         with refault.open(name) as file, open(name, "rb", buffering=0) as plain:
