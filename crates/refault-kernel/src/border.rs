@@ -12,6 +12,8 @@
 
 use std::io;
 
+use crate::PAGE;
+
 /// The least that the border moves by.
 pub const GRAIN: u64 = 128 << 10;
 /// The part of the total that is lent at most.
@@ -191,10 +193,16 @@ impl Border {
         if before > self.limit + GRAIN {
             return Ok(sides.set_limit(self.limit).is_ok() && sides.resident()? < before);
         }
-        if sides.set_limit(limit).is_err() {
+        if sides.set_limit(limit).is_ok() {
+            self.limit = limit;
+            return Ok(true);
+        }
+        // What the program does not use needs no room made for it.
+        let used = sides.resident()?.next_multiple_of(PAGE).max(limit);
+        if used >= self.limit || sides.set_limit(used).is_err() {
             return Ok(false);
         }
-        self.limit = limit;
+        self.limit = used;
         Ok(true)
     }
 
@@ -231,8 +239,6 @@ mod tests {
         /// The limit is a wish: it is set whether or not room is made for it, and as many times as this none is made.
         deaf: Option<u32>,
     }
-
-    const PAGE: u64 = 4096;
 
     impl Model {
         fn new(border: &Border, ratio: u64) -> Model {
@@ -365,5 +371,22 @@ mod tests {
         }
         assert_eq!(found, Found::Calm, "{border:?}, {} resident", model.resident);
         assert!(model.resident <= border.limit() + GRAIN);
+    }
+
+    #[test]
+    fn what_is_not_used_is_given_back_where_no_room_can_be_made() {
+        let mut border = Border::new(30 << 20);
+        let mut model = Model::new(&border, 40);
+        while !model.touch(16) {}
+        // The device is full, the program paused before it used what its limit had become, and the total is less than both.
+        model.resident -= GRAIN * 4;
+        (model.room, border.room) = (model.compressed, model.compressed);
+        border.set_total(border.limit() + model.compressed - border.total / RESERVE * 2);
+        let mut found = Found::Stuck;
+        for _ in 0..200 {
+            found = border.look(&mut model).expect("a model is there");
+        }
+        assert_eq!(found, Found::Calm, "{border:?}, {} resident", model.resident);
+        assert!(!model.touch(16), "{border:?}");
     }
 }

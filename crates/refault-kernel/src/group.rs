@@ -98,8 +98,17 @@ impl Group {
                 let both = number(&self.path.join("memory.memsw.usage_in_bytes"), 0).unwrap_or(0);
                 both.saturating_sub(self.usage().unwrap_or(0))
             }
-            Version::Two => number(&self.path.join("memory.swap.current"), 0).unwrap_or(0),
+            Version::Two => {
+                let slots = number(&self.path.join("memory.swap.current"), 0).unwrap_or(0);
+                slots.saturating_sub(self.counts().swap_cached_bytes)
+            }
         }
+    }
+
+    /// Bytes of it that have a place in swap: those in swap, and those in memory that are to be written, could not be, or
+    /// were read back.
+    pub fn placed(&self) -> u64 {
+        self.swapped() + self.counts().swap_cached_bytes
     }
 
     /// Whether a thread of it waits because it found no memory.

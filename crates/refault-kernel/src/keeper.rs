@@ -1,5 +1,7 @@
 //! Keeps a group to its budget, from the making of group and device to their removal.
 
+mod share;
+
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -11,7 +13,7 @@ use crate::journal::{self, Journal};
 use crate::places::{Places, value};
 use crate::refusal::Refusal;
 use crate::sample::Sample;
-use crate::share::{Swapped, share};
+use share::{Swapped, share};
 
 /// Between two looks, at least and at most.
 const SOON: Duration = Duration::from_millis(2);
@@ -232,7 +234,7 @@ impl Keeper {
 
     /// Measures what a page takes compressed, and tells other keepers when that has changed.
     fn measure(&mut self) {
-        let (Ok(used), swapped) = (self.held.compressed(), self.held.swapped()) else { return };
+        let (Ok(used), swapped) = (self.held.compressed(), self.held.group.swapped()) else { return };
         if swapped < MIN_MEASURED {
             return;
         }
@@ -248,8 +250,8 @@ impl Keeper {
     fn extend(&mut self) {
         let Some(last) = self.held.devices.last() else { return };
         let fits: u64 = self.held.devices.iter().map(Device::bytes).sum();
-        let swapped = self.held.group.swapped();
-        if fits - swapped.min(fits) < last.bytes() / NEARLY_FULL {
+        let placed = self.held.group.placed();
+        if fits - placed.min(fits) < last.bytes() / NEARLY_FULL {
             // Without it the program is paused for want of room, which is told.
             let _ = self.add_device();
             self.follow();
@@ -366,28 +368,18 @@ impl Others {
 }
 
 impl Held {
-    /// Bytes of the group's pages that are on devices, before compression.
-    fn swapped(&self) -> u64 {
-        swapped(&self.group)
-    }
-
     /// What counts for the group, of what its own keeper's devices and all others use.
     fn share(&self, used: u64) -> u64 {
         if self.others.groups.is_empty() {
             return used;
         }
-        let own = Swapped { bytes: self.swapped(), stored_per_page: self.stored_per_page };
+        let own = Swapped { bytes: self.group.swapped(), stored_per_page: self.stored_per_page };
         let theirs = |(group, stored_per_page): &(Group, Option<u32>)| Swapped {
-            bytes: swapped(group),
+            bytes: group.swapped(),
             stored_per_page: *stored_per_page,
         };
         let others: Vec<Swapped> = self.others.groups.iter().map(theirs).collect();
         let elsewhere: u64 = self.others.devices.iter().filter_map(|device| device.used().ok()).sum();
         share(used + elsewhere, own, &others)
     }
-}
-
-/// A page that was read back and not changed has its place on a device still.
-fn swapped(group: &Group) -> u64 {
-    group.swapped() + group.counts().swap_cached_bytes
 }

@@ -22,7 +22,6 @@ mod refusal;
 mod sample;
 mod served;
 mod service;
-mod share;
 mod swap;
 
 pub use device::Device;

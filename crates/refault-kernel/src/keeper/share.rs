@@ -7,11 +7,11 @@
 
 /// Pages of a group that are on devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Swapped {
+pub(super) struct Swapped {
     /// Bytes, before compression.
-    pub(crate) bytes: u64,
+    pub(super) bytes: u64,
     /// Bytes that a page takes compressed, as measured while the group was alone.
-    pub(crate) stored_per_page: Option<u32>,
+    pub(super) stored_per_page: Option<u32>,
 }
 
 impl Swapped {
@@ -22,7 +22,7 @@ impl Swapped {
 }
 
 /// What counts for a group, of `used` bytes that all devices take.
-pub(crate) fn share(used: u64, own: Swapped, others: &[Swapped]) -> u64 {
+pub(super) fn share(used: u64, own: Swapped, others: &[Swapped]) -> u64 {
     let all = || std::iter::once(&own).chain(others);
     let measured: f64 = all().filter_map(Swapped::stored).sum();
     let unmeasured: f64 = all().filter(|group| group.stored_per_page.is_none()).map(|group| group.bytes as f64).sum();
