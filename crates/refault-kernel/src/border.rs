@@ -133,7 +133,9 @@ impl Border {
                 }
             }
         }
-        if found != Found::Stuck {
+        // What goes on with hardly any slack finds no room at its next page, and may be in the kernel then, which fails the
+        // call or ends the program instead of having it wait.
+        if found != Found::Stuck && self.room.saturating_sub(sides.compressed()?) >= wanted / 2 {
             self.pause(sides, false);
         }
         Ok(found)

@@ -111,6 +111,12 @@ impl Group {
         self.swapped() + self.counts().swap_cached_bytes
     }
 
+    /// Whether a thread that finds no memory waits for it at a fault of its own alone. In the kernel it finds that the
+    /// memory cannot be had: a call fails, and a thread whose restartable sequence (rseq) cannot be updated is ended.
+    pub fn fails_in_the_kernel(&self) -> bool {
+        self.version == Version::One
+    }
+
     /// Whether a thread of it waits because it found no memory.
     pub fn is_paused(&self) -> bool {
         let text = std::fs::read_to_string(self.path.join("memory.oom_control")).unwrap_or_default();

@@ -84,6 +84,9 @@ impl InGroup<'_> {
         let mut lines = self.stats.map(|stats| Lines::new(stats, self)).transpose()?;
         let mut command = Command::new(&self.program[0]);
         command.args(&self.program[1..]);
+        if served.group().fails_in_the_kernel() {
+            command.env(TUNABLES, without_rseq(std::env::var_os(TUNABLES)));
+        }
         child::enter(&mut command, served.group().entrances().map_err(failed)?);
         let begun = Instant::now();
         let child = Child::spawn(command).map_err(failed)?;
@@ -154,6 +157,19 @@ impl InGroup<'_> {
             .map_err(no_keeper)?
             .map_err(|[what, place, remedy]| Failure::failed(format_args!("kernel backend: {what}"), place, remedy))
     }
+}
+
+/// What glibc reads its settings from.
+const TUNABLES: &str = "GLIBC_TUNABLES";
+
+/// The settings with which glibc registers no restartable sequences, which the kernel writes to whenever a thread goes on.
+fn without_rseq(own: Option<OsString>) -> OsString {
+    let mut settings = own.filter(|own| !own.is_empty()).map_or_else(OsString::new, |mut own| {
+        own.push(":");
+        own
+    });
+    settings.push("glibc.pthread.rseq=0");
+    settings
 }
 
 /// What the kernel counts of waiting. Version 1 counts none: there it is the time in which no process of the group
