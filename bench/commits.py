@@ -29,7 +29,7 @@ SIDES = ("plain", "refault")
 
 
 def make(path, size, journal):
-    """A database of so many bytes."""
+    """A database of `size` bytes; how many rows it has."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute(f"PRAGMA journal_mode = {journal}")
     connection.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, x BLOB)")

@@ -195,7 +195,7 @@ fn a_device_that_another_budget_needs_is_removed_once_its_pages_have_room() {
     ends.stderr.take().expect("piped").read_to_string(&mut told).expect("text");
     assert!(ends.wait().expect("it ends").success(), "{told}");
     let is_there = !made.is_gone();
-    assert_eq!(is_there, told.contains(" stays until pages of other programs on it fit"), "{told}");
+    assert_eq!(is_there, told.contains(" is in use by other programs; it is removed when it no longer is"), "{told}");
     std::fs::write(&control, (128u64 << 20).to_string()).expect("writes");
     let output = stays.wait_with_output().expect("it ends");
     assert_eq!(text(&output.stdout), "right\n");

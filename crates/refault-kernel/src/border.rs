@@ -109,7 +109,7 @@ impl Border {
     }
 
     /// Looks at both sides, and moves the border. The program is paused meanwhile if it has used half of the slack, and
-    /// stays so where no room is found.
+    /// goes on when that is there again: never where no room is found.
     ///
     /// # Errors
     /// A side is gone.
@@ -135,7 +135,7 @@ impl Border {
         }
         // What goes on with hardly any slack finds no room at its next page, and may be in the kernel then, which fails the
         // call or ends the program instead of having it wait.
-        if found != Found::Stuck && self.room.saturating_sub(sides.compressed()?) >= wanted / 2 {
+        if self.is_paused && found != Found::Stuck && self.room.saturating_sub(sides.compressed()?) >= wanted / 2 {
             self.pause(sides, false);
         }
         Ok(found)
@@ -240,11 +240,13 @@ mod tests {
         peak: u64,
         /// The limit is a wish: it is set whether or not room is made for it, and as many times as this none is made.
         deaf: Option<u32>,
+        is_paused: bool,
     }
 
     impl Model {
         fn new(border: &Border, ratio: u64) -> Model {
-            Model { resident: 0, compressed: 0, limit: border.limit(), room: border.room(), ratio, peak: 0, deaf: None }
+            let (limit, room) = (border.limit(), border.room());
+            Model { resident: 0, compressed: 0, limit, room, ratio, peak: 0, deaf: None, is_paused: false }
         }
 
         fn evict(&mut self) -> bool {
@@ -259,6 +261,9 @@ mod tests {
         /// The program touches new pages until it is paused. Whether it was.
         fn touch(&mut self, pages: u64) -> bool {
             for _ in 0..pages {
+                if self.is_paused {
+                    return true;
+                }
                 if self.resident + PAGE > self.limit && !self.evict() {
                     return true;
                 }
@@ -302,6 +307,10 @@ mod tests {
         fn compressed(&self) -> io::Result<u64> {
             Ok(self.compressed)
         }
+
+        fn pause(&mut self, is_paused: bool) {
+            self.is_paused = is_paused;
+        }
     }
 
     proptest! {
@@ -318,6 +327,8 @@ mod tests {
                 model.touch(pages);
                 model.free(freed);
                 border.look(&mut model).expect("a model is there");
+                // What goes on finds room at its next pages.
+                prop_assert!(model.is_paused || model.room - model.compressed >= border.slack() / 2, "{border:?}");
             }
             prop_assert!(model.peak <= total + total / RESERVE, "{} of {total}", model.peak);
         }
@@ -360,6 +371,7 @@ mod tests {
         assert_eq!(found, Found::Calm, "{border:?}");
         assert!(!model.touch(1000), "{border:?}");
     }
+
     #[test]
     fn a_wish_that_was_not_kept_is_made_again() {
         let mut border = Border::new(16 << 20);

@@ -36,8 +36,9 @@ pub struct Ended {
     pub last: Sample,
     /// How many of its processes go on. The keeper removes the group after them.
     pub processes: usize,
-    /// Devices on which other groups have pages, in words. The keeper removes them once these fit into memory.
-    pub waits_for: Option<String>,
+    /// What is in use by others still, in words: devices on which other groups have pages, or the group. The keeper removes
+    /// it when it no longer is.
+    pub in_use: Option<String>,
 }
 
 impl Served {
@@ -135,7 +136,10 @@ impl Served {
             is_removed = !matches!(self.child.try_wait(), Ok(None));
             std::thread::sleep(LOOK_EVERY);
         }
-        let waits_for = (processes == 0 && !is_removed).then_some(self.swap);
-        Ended { last: self.latest, processes, waits_for }
+        let in_use = (processes == 0 && !is_removed).then(|| {
+            let group = self.group.path();
+            if group.exists() { group.display().to_string() } else { self.swap }
+        });
+        Ended { last: self.latest, processes, in_use }
     }
 }

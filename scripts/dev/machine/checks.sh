@@ -91,13 +91,13 @@ given_group() {
     status=$?
     peak=$(perl -ne 'print $1 if /"peak_bytes": *([0-9]+)/' /tmp/given.json)
     if [ $status != 0 ] || ! cmp -s alone managed; then
-        row 'a group given to nobody' "WRONG: ends with $status: $(said managed.err)"
+        row 'a group given to a user' "WRONG: ends with $status: $(said managed.err)"
     elif [ "${peak:-0}" -lt 1048576 ] || [ "$peak" -gt $((16 * 1048576 * 102 / 100)) ]; then
-        row 'a group given to nobody' "WRONG: a peak of ${peak:-no} bytes"
+        row 'a group given to a user' "WRONG: a peak of ${peak:-no} bytes"
     elif [ "$(ls -d $given/*/)" != "$given/shell/" ]; then
-        row 'a group given to nobody' "WRONG: left: $(ls -d $given/*/ | tr '\n' ' ')"
+        row 'a group given to a user' "WRONG: left: $(ls -d $given/*/ | tr '\n' ' ')"
     else
-        row 'a group given to nobody' right
+        row 'a group given to a user' right
     fi
     # Without a group that is its own, one line says what would give it.
     unprivileged refault run --backend kernel --memory 16M -- true >managed 2>managed.err

@@ -17,6 +17,8 @@ use crate::job::{Lists, Said};
 
 /// How often the host hears that the program runs.
 const BETWEEN_SAYINGS: Duration = Duration::from_secs(1);
+/// Between two looks whether it has ended.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 /// Of what a program writes, the last lines are kept, and of each line its beginning.
 const MAX_LINES: usize = 40;
 const MAX_LINE: usize = 400;
@@ -52,25 +54,16 @@ fn run_to_its_end(program: &Program, began: Instant) -> Result<(ExitStatus, Writ
     let mut output = File::from(std::os::fd::OwnedFd::from(output));
     let mut written = Written::default();
     let mut next = BETWEEN_SAYINGS;
-    let mut buffer = [0; 4096];
-    let wait = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
     let mut is_open = true;
     loop {
-        let ready = if is_open {
-            poll(&mut [PollFd::new(&output, PollFlags::IN)], Some(&wait)).is_ok_and(|ready| ready > 0)
+        if is_open {
+            is_open = take_what_comes(&mut output, BETWEEN_LOOKS, &mut written)?;
         } else {
-            std::thread::sleep(Duration::from_millis(50));
-            false
-        };
-        if ready {
-            match output.read(&mut buffer) {
-                // All writers are gone; the program may still be there.
-                Ok(0) => is_open = false,
-                Ok(bytes) => written.take(&buffer[..bytes]),
-                Err(error) => return Err(format!("the program's output: {error}")),
-            }
-        } else if let Some(ended) = child.try_wait().map_err(|error| format!("the program: {error}"))? {
-            // Nothing is left to read, as was just seen.
+            std::thread::sleep(BETWEEN_LOOKS);
+        }
+        if let Some(ended) = child.try_wait().map_err(|error| format!("the program: {error}"))? {
+            // What it wrote since the look at its output.
+            take_what_comes(&mut output, Duration::ZERO, &mut written)?;
             return Ok((ended, written));
         }
         if began.elapsed() >= next {
@@ -78,6 +71,23 @@ fn run_to_its_end(program: &Program, began: Instant) -> Result<(ExitStatus, Writ
             next = began.elapsed() + BETWEEN_SAYINGS;
         }
     }
+}
+
+/// Reads all that comes with no longer pause than this, but for no longer than a second. False if all writers are gone,
+/// which the program may outlive.
+fn take_what_comes(output: &mut File, pause: Duration, written: &mut Written) -> Result<bool, String> {
+    let wait = Timespec { tv_sec: 0, tv_nsec: pause.subsec_nanos().into() };
+    let (began, mut buffer) = (Instant::now(), [0; 4096]);
+    while began.elapsed() < BETWEEN_SAYINGS
+        && poll(&mut [PollFd::new(output, PollFlags::IN)], Some(&wait)).is_ok_and(|ready| ready > 0)
+    {
+        match output.read(&mut buffer) {
+            Ok(0) => return Ok(false),
+            Ok(bytes) => written.take(&buffer[..bytes]),
+            Err(error) => return Err(format!("the program's output: {error}")),
+        }
+    }
+    Ok(true)
 }
 
 fn start(program: &Program, writer: std::io::PipeWriter) -> Result<Child, String> {

@@ -134,11 +134,9 @@ impl InGroup<'_> {
             }
         };
         let ran = begun.elapsed();
-        let Ended { last: sample, processes, waits_for } = served.end();
-        if let Some(devices) = waits_for {
-            say(format_args!(
-                "{devices} stays until pages of other programs on it fit into their memory; then it is removed"
-            ));
+        let Ended { last: sample, processes, in_use } = served.end();
+        if let Some(left) = in_use {
+            say(format_args!("{left} is in use by other programs; it is removed when it no longer is"));
         }
         if let Some(lines) = &mut lines {
             lines.write(child.id(), &sample, true);
@@ -308,5 +306,20 @@ impl Lines {
         {
             say(format_args!("the statistics are incomplete: {error}"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_ones_own_stay_and_sequences_go() {
+        let settings = |own: Option<&str>| without_rseq(own.map(OsString::from)).into_string().expect("text");
+        assert_eq!(settings(None), "glibc.pthread.rseq=0");
+        assert_eq!(settings(Some("")), "glibc.pthread.rseq=0");
+        // The last of two counts.
+        let own = "glibc.malloc.arena_max=1:glibc.pthread.rseq=1";
+        assert_eq!(settings(Some(own)), format!("{own}:glibc.pthread.rseq=0"));
     }
 }
