@@ -32,7 +32,7 @@ fn real_programs_do_under_a_budget_what_they_do_alone() {
             scope.spawn(move || {
                 while let Some(program) = programs.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let attempt = gauntlet.run(program, known::refault(), &[]).expect("a shell can be started");
-                    sender.send((program, attempt)).expect("somebody waits");
+                    sender.send((program, attempt)).expect("the judge receives");
                 }
             });
         }

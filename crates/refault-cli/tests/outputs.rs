@@ -135,7 +135,8 @@ fn an_interrupted_command_leaves_nothing() {
         wait_for("its output to be open", || {
             std::fs::read_dir(&descriptors).expect("it runs").flatten().any(|entry| is_ours(entry.path()))
         });
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
+        // Not SIGINT, which what a shell starts in the background ignores.
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
         assert!(!child.wait().expect("it ends").success());
     }
     assert_eq!(listed(&directory), ["old.u64"]);

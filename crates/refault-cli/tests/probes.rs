@@ -27,7 +27,7 @@ fn probes_see_no_difference() {
                 let bench = Bench::new().expect("a directory can be made");
                 while let Some(probe) = PROBES.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let attempt = bench.run(probe, known::refault(), &[]).expect("the probe compiles and starts");
-                    sender.send((probe, attempt)).expect("somebody waits");
+                    sender.send((probe, attempt)).expect("the judge receives");
                 }
             });
         }

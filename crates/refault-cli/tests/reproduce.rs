@@ -24,6 +24,11 @@ fn a_table_fits_a_wide_terminal_and_begins_with_the_verdict() {
         let long: Vec<&str> = table.lines().filter(|line| line.chars().count() > 120).collect();
         assert!(long.is_empty(), "{name}: {long:#?}");
         assert!(said.lines().next().is_some_and(|line| line.contains(&format!("running {name}"))), "{said}");
+        if name == "mglru-fio" {
+            assert!(table.contains("asked of kernels"), "{table}");
+            let report = std::fs::read_to_string(&report).expect("a report");
+            assert!(report.contains("Asked of real kernels") && report.contains("<td>7.2</td>"));
+        }
     }
 }
 
@@ -56,8 +61,4 @@ fn published_figures_stand_beside_kernels_and_the_model() {
     }
     let csv = of(&["--format", "csv"]);
     assert_eq!(csv.lines().filter(|line| line.contains(",7.2,")).count(), 2, "{csv}");
-    let table = of(&[]);
-    assert!(table.contains("asked of kernels"), "{table}");
-    let report = std::fs::read_to_string(&report).expect("a report");
-    assert!(report.contains("Asked of real kernels") && report.contains("<td>7.2</td>"));
 }

@@ -244,7 +244,9 @@ fn the_keyboard_is_the_programs() {
         return;
     }
     let script = "trap 'echo interrupted; exit 4' INT; read word; echo \"read $word\"; while :; do sleep 0.05; done";
-    let mut screen = Screen::run(&["--watch", "--", "sh", "-c", script], None);
+    // A shell traps nothing that was ignored when it started, as SIGINT is in what runs in the background.
+    let program = ["--watch", "--", "env", "--default-signal=INT", "sh", "-c", script];
+    let mut screen = Screen::run(&program, None);
     screen.until_shown();
     screen.types(b"typed\n");
     screen.until(|screen| screen.contents().contains("of output are held"));

@@ -56,9 +56,10 @@ pub struct Options {
 }
 
 impl Options {
-    /// Five seeds.
+    /// Five seeds, of the small size two.
     pub fn new(size: Size, seed: u64) -> Options {
-        Options { size, seed, seeds: 5, null: false }
+        let seeds = if size == Size::Small { 2 } else { 5 };
+        Options { size, seed, seeds, null: false }
     }
 
     /// The one of three values that belongs to the size.
