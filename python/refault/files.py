@@ -16,6 +16,9 @@ from .arrays import Size, _bytes
 
 _Path = Union[str, bytes, "PathLike[str]", "PathLike[bytes]"]
 
+#: What ends a file of Python's.
+_end = io.RawIOBase.close
+
 # Requests to a store that are under way then are left where they are: Python cannot end them.
 atexit.register(_refault.end)
 
@@ -63,16 +66,20 @@ class CachedFile(io.RawIOBase):
     closefd = True
     """What Python's files say of themselves: the file ends with :meth:`close`."""
 
-    _native: _refault.File
+    #: None if it could not be opened.
+    _native: _refault.File = None  # type: ignore[assignment]
 
     def __init__(self, cache: Cache, path: _Path, mode: str = "rb", *, native: _refault.File | None = None) -> None:
         self._cache = cache
-        self.name = os.fspath(path)
-        decoded = os.fsdecode(self.name)
-        if native is None and "\0" in decoded:
+        self.name = path if type(path) is str else os.fspath(path)
+        if native is not None:
+            self._native = native
+            return
+        decoded = self.name if isinstance(self.name, str) else os.fsdecode(self.name)
+        if "\0" in decoded:
             raise ValueError("embedded null byte")
         try:
-            self._native = cache._native.open(decoded, mode) if native is None else native
+            self._native = cache._native.open(decoded, mode)
         except OSError as error:
             # As Python's own files say it: as it was given. The native half knows it from the root on.
             if error.filename is not None:
@@ -196,32 +203,26 @@ class CachedFile(io.RawIOBase):
         self._native.reload()
 
     def flush(self) -> None:
-        """Makes what was written durable."""
-        if self.writable():
-            self._native.sync()
+        """Makes durable what was written by this file since the last time; does nothing if nothing was."""
+        self._native.sync()
 
     def close(self) -> None:
         """Makes what was written durable, and ends the use of the file. Does nothing if it is closed."""
-        if not self.closed:
-            try:
-                super().close()
-            finally:
-                self._native.close()
+        if self.closed or self._native is None:
+            return
+        # Python says so when it drops the file.
+        if getattr(self, "_finalizing", False):
+            self._dealloc_warn(self)
+        try:
+            _end(self)
+        finally:
+            self._native.close()
 
     def _dealloc_warn(self, source: object) -> None:
         """Called by buffered files that are dropped without being closed, too."""
         if not self.closed:
             level = 3 if source is self else 2
             warnings.warn(f"unclosed file {source!r}", ResourceWarning, stacklevel=level, source=source)
-
-    def __del__(self) -> None:
-        # What could not be opened needs no end.
-        if not hasattr(self, "_native") or self.closed:
-            return
-        try:
-            self._dealloc_warn(self)
-        finally:
-            self.close()
 
     def __repr__(self) -> str:
         return f"<refault.CachedFile name={self.name!r} mode={self.mode!r}>"

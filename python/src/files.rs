@@ -8,8 +8,7 @@ mod position;
 mod transfer;
 mod view;
 
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::{PyOSError, PyValueError};
@@ -96,18 +95,33 @@ impl Cache {
         // A child may have another directory by then.
         let path = std::path::absolute(&path).unwrap_or(path);
         let failed = |error: &std::io::Error| os_error(error, words(error), Some(&path));
-        let is_made = py.detach(|| mode.make(&path)).map_err(|error| failed(&error))?;
-        let file = open(py, &self.0, &path, mode.writes).inspect_err(|_| {
+        let mut is_made = mode.is_new() && py.detach(|| mode.make(&path)).map_err(|error| failed(&error))?;
+        let cache = self.0.cache(false)?;
+        let opened = py.detach(|| {
+            loop {
+                // Before it is looked whether it has to be made: who opens and closes it for that ends this process's locks of it.
+                match cache.options().write(mode.writes).open(&path) {
+                    Err(OpenError::Io { error, .. })
+                        if error.kind() == std::io::ErrorKind::NotFound && mode.makes() && !is_made =>
+                    {
+                        is_made = mode.make(&path).map_err(|error| OpenError::Io { path: path.clone(), error })?;
+                    }
+                    outcome => return outcome,
+                }
+            }
+        });
+        let file = opened.map_err(|error| {
             if is_made {
                 // What fails leaves nothing behind; that it could not be opened is told already.
                 let _ = std::fs::remove_file(&path);
             }
+            open_error(&error)
         })?;
         // A block device has its length for good.
-        if mode.empties() && !file.is_empty() && path.is_file() {
+        if mode.empties() && !file.is_empty() && file.device_and_inode().is_some() {
             py.detach(|| file.set_len(0)).map_err(|error| failed(&error))?;
         }
-        let identity = identity(&path);
+        let identity = file.device_and_inode();
         let origin = Origin { home: self.0.clone(), path: Some(path), identity, mode };
         Ok(File::sharing(Source::of(file, false), Arc::new(origin)))
     }
@@ -140,18 +154,14 @@ impl Cache {
     }
 }
 
-fn open(py: Python<'_>, home: &Home, path: &Path, may_write: bool) -> PyResult<CachedFile> {
-    let cache = home.cache(false)?;
-    py.detach(|| cache.options().write(may_write).open(path)).map_err(|error| match &error {
-        OpenError::Io { path, error: source } => os_error(source, error.to_string(), Some(path)),
+fn open_error(error: &OpenError) -> PyErr {
+    match error {
+        // As Python's own files say it.
+        OpenError::Io { path, error: source } => os_error(source, words(source), Some(path)),
         OpenError::NoFile(path) if path.is_dir() => refused(libc::EISDIR, error.to_string(), Some(path)),
-        _ => refused(libc::EINVAL, error.to_string(), Some(path)),
-    })
-}
-
-/// Device and number of the file at a path.
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+        OpenError::NoFile(path) | OpenError::NoDirect(path) => refused(libc::EINVAL, error.to_string(), Some(path)),
+        _ => PyOSError::new_err(error.to_string()),
+    }
 }
 
 /// What is read.
@@ -192,8 +202,9 @@ impl Origin {
                 "{name} was opened for writing before the fork, and what is written is in the parent's cache: open it in the child"
             )));
         }
-        let file = open(py, &self.home, path, false)?;
-        if identity(path) != self.identity {
+        let cache = self.home.cache(false)?;
+        let file = py.detach(|| cache.open(path)).map_err(|error| open_error(&error))?;
+        if file.device_and_inode() != self.identity {
             return Err(PyOSError::new_err(format!(
                 "{name} is another file than before the fork: open it in the child"
             )));

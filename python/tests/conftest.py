@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+import refault
 
 
 def pytest_runtest_logreport(report):
@@ -49,3 +50,17 @@ def store(tmp_path_factory):
         fsspec.config.conf.update(before)
         server.terminate()
         server.wait()
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A file of 3,000 lines, where there is direct I/O."""
+    path = tmp_path / "data"
+    path.write_bytes(b"".join(b"line %d\n" % number for number in range(3000)))
+    try:
+        refault.open(path, memory="1M").close()
+    except OSError as error:
+        if os.environ.get("REFAULT_REQUIRE"):
+            raise
+        pytest.skip(str(error))
+    return path

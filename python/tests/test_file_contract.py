@@ -22,19 +22,6 @@ MODES = ["rb", "r+b", "wb", "w+b", "ab", "a+b", "xb", "x+b"]
 
 
 @pytest.fixture
-def path(tmp_path):
-    path = tmp_path / "data"
-    path.write_bytes(b"".join(b"line %d\n" % number for number in range(3000)))
-    try:
-        refault.open(path, memory="1M").close()
-    except OSError as error:
-        if os.environ.get("REFAULT_REQUIRE"):
-            raise
-        pytest.skip(str(error))
-    return path
-
-
-@pytest.fixture
 def quick_switches():
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
@@ -439,9 +426,7 @@ def test_a_descriptor_sees_what_was_written_and_what_is_written_by_it_is_found(p
     with refault.open(path) as file:
         os.replace(path, path.with_name("moved"))
         path.write_bytes(b"another")
-        with pytest.raises(OSError) as told:
-            file.fileno()
-        assert told.value.filename == str(path)
+        assert os.pread(file.fileno(), 7, 0) == b"written", "the file that was opened, whatever has its name"
 
 
 def test_a_descriptor_that_others_closed_is_not_closed_again(path):

@@ -166,7 +166,6 @@ impl Engine {
 
     /// A file whose pages may be asked for.
     pub(crate) fn open_file(&mut self, file: Arc<Opened>) {
-        self.pages.groups.open(file.number, file.unread.clone());
         self.dirty.open(file.number, file);
     }
 
@@ -203,6 +202,11 @@ impl Engine {
             Some(group) => group,
             None => self.another_group()?,
         };
+        if !self.pages.groups.is_open(file)
+            && let Some(opened) = self.dirty.file(file)
+        {
+            self.pages.groups.open(file, opened);
+        }
         self.pages.groups.insert(group, file, place);
         Ok(group * GROUP + within)
     }

@@ -13,7 +13,6 @@ pub(crate) mod shared;
 pub(crate) mod write;
 
 use std::cell::Cell;
-use std::fs::File;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -35,7 +34,7 @@ use crate::file::shared::Shared;
 use crate::io::background::Background;
 use crate::io::background::workers::Workers;
 use crate::io::backing::Backing;
-use crate::io::direct::{DirectFile, Rights};
+use crate::io::direct::{Fresh, Rights, Spare};
 use crate::io::forks::Origin;
 use crate::io::key::Key;
 use crate::io::opened::{Opened, length_of, waits_for_others};
@@ -138,7 +137,10 @@ impl PageCache {
     pub fn attach(&self, backing: Box<dyn Backing>) -> std::io::Result<CachedFile> {
         self.check()?;
         let length = length_of(&*backing)?;
-        Ok(self.handle(self.opened(backing, length), Rights::Write, None, Vec::new()))
+        let read_ahead = self.0.read_ahead(&*backing);
+        let file = self.handle(self.opened(backing, length), Rights::Write, None, Spare::default());
+        let _ = file.read_ahead.set(read_ahead);
+        Ok(file)
     }
 
     /// Fails in a child of the process that made the cache.
@@ -147,26 +149,25 @@ impl PageCache {
     }
 
     /// A handle of a file of the system, which may be open already.
-    pub(crate) fn open_known(&self, direct: Box<DirectFile>, rights: Rights) -> std::io::Result<CachedFile> {
-        let key = direct.key();
-        let (mut spare, mut joined) = (Vec::new(), false);
+    pub(crate) fn open_known(&self, fresh: Fresh<'_>) -> std::io::Result<CachedFile> {
+        let (key, rights) = (fresh.key(), fresh.rights());
+        let (mut spare, mut may_differ) = (Spare::default(), false);
         // Whichever of the two is called takes it.
-        let direct = Cell::new(Some(direct));
-        let taken = || direct.take().expect("invariant: one of the two is called, once");
+        let fresh = Cell::new(Some(fresh));
+        let taken = || fresh.take().expect("invariant: one of the two is called, once");
         let joins = |opened: &Arc<Opened>| {
-            joined = true;
             if let Some(known) = opened.backing.direct() {
-                spare = known.join(*taken());
+                (spare, may_differ) = known.join(taken());
             }
         };
         let opens = || {
-            let direct = taken();
-            let length = direct.length_when_opened().map_or_else(|| length_of(&*direct), Ok)?;
-            Ok(self.opened(direct, length))
+            let direct = taken().direct();
+            let length = direct.length_when_opened().map_or_else(|| length_of(&direct), Ok)?;
+            Ok(self.opened(Box::new(direct), length))
         };
         let opened = self.0.known.open(key, joins, opens)?;
         let file = self.handle(opened, rights, Some(key), spare);
-        Ok(if joined { file.finds_changes() } else { file })
+        Ok(if may_differ { file.finds_changes() } else { file })
     }
 
     /// What is below a file has a number of its own from now on.
@@ -188,7 +189,7 @@ impl PageCache {
         opened
     }
 
-    fn handle(&self, opened: Arc<Opened>, rights: Rights, key: Option<Key>, spare: Vec<Arc<File>>) -> CachedFile {
+    fn handle(&self, opened: Arc<Opened>, rights: Rights, key: Option<Key>, spare: Spare) -> CachedFile {
         let seen = opened.changed.lock().expect("invariant: nothing panics under this lock").times;
         CachedFile {
             shared: self.0.clone(),
@@ -201,8 +202,7 @@ impl PageCache {
             seen: AtomicU64::new(seen),
             origin: self.0.origin,
             table: self.0.table.clone(),
-            unread: opened.unread.clone(),
-            read_ahead: self.0.read_ahead(&*opened.backing),
+            read_ahead: OnceLock::new(),
             opened,
             advice: AtomicU32::new(Advice::Normal as u32),
             writes_through: AtomicBool::new(self.0.limits.is_none()),
@@ -231,10 +231,10 @@ pub struct CachedFile {
     /// What may be done with it.
     pub(crate) rights: Rights,
     /// What the file is known by, if it may have other handles.
-    key: Option<Key>,
+    pub(crate) key: Option<Key>,
     /// Descriptors that the file has no need of: closed with the handle that has opened them, as they would be without a
     /// cache, and not before (see [`crate::io::direct`]).
-    _spare: Vec<Arc<File>>,
+    _spare: Spare,
     /// It only keeps the pages.
     keeps: bool,
     /// The number of what it was told of refusals ([`crate::io::refusal`]).
@@ -245,10 +245,8 @@ pub struct CachedFile {
     pub(crate) origin: Origin,
     /// Where pages are.
     pub(crate) table: Arc<Table>,
-    /// Pages that were read ahead and evicted before anybody asked for them.
-    pub(crate) unread: Arc<AtomicU32>,
-    /// Pages of a window of readahead at most.
-    read_ahead: u64,
+    /// Pages of a window of readahead at most: what is not read does not ask.
+    read_ahead: OnceLock<u64>,
     /// The [`Advice`] that holds.
     advice: AtomicU32,
     writes_through: AtomicBool,
@@ -276,12 +274,13 @@ impl CachedFile {
 
     /// Pages that a window of readahead has at most.
     pub(crate) fn read_ahead(&self) -> u64 {
+        let read_ahead = || *self.read_ahead.get_or_init(|| self.shared.read_ahead(&*self.opened.backing));
         match self.advice.load(Ordering::Relaxed) {
             advice if advice == Advice::Random as u32 => 0,
             advice if advice == Advice::Sequential as u32 => {
-                (self.read_ahead * 2).min(self.shared.buffers.pins.len() as u64 / 8)
+                (read_ahead() * 2).min(self.shared.buffers.pins.len() as u64 / 8)
             }
-            _ => self.read_ahead,
+            _ => read_ahead(),
         }
     }
 
@@ -512,22 +511,25 @@ impl Drop for CachedFile {
         if !self.origin.is_here() {
             return;
         }
-        let left = self.key.map_or(Left::None, |key| self.shared.known.leave(key, self.keeps));
+        // A file of which there is no page has nothing to be written or forgotten, and what nobody else has goes with us: this
+        // handle, the list of open files and the engine's have it.
+        let is_empty =
+            |opened: &Arc<Opened>| Arc::strong_count(opened) <= 3 && self.shared.engine().close_empty(opened.number);
+        let left = self.key.map_or(Left::None, |key| self.shared.known.leave(key, self.keeps, is_empty));
+        if matches!(left, Left::Nothing) {
+            return;
+        }
         let is_last = matches!(left, Left::None);
-        // A file of which there is no page has nothing to be written or forgotten.
-        let is_closed = is_last && self.shared.engine().close_empty(self.opened.number);
-        if !is_closed && (is_last || self.is_writable()) {
+        if is_last || self.is_writable() {
             let _ = self.shared.write_range(&self.opened, 0..u64::MAX, u64::MAX);
         }
         if let Left::Others(idle) = left {
             idle.iter().for_each(waits_for_others);
             return;
         }
-        if !is_closed {
-            // What is read ahead is on its way still.
-            self.forget_from(0);
-            while self.shared.engine().close_some(self.opened.number) {}
-        }
+        // What is read ahead is on its way still.
+        self.forget_from(0);
+        while self.shared.engine().close_some(self.opened.number) {}
         waits_for_others(&self.opened);
         if let Some(key) = self.key {
             self.shared.known.closed(key);

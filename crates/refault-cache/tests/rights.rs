@@ -86,10 +86,10 @@ fn who_reads_has_no_descriptor_for_writing_and_who_writes_has_one() {
         assert!(flags_below(&path).is_empty(), "closed");
 
         let writer = cache.options().write(true).buffered_writes(buffered).open(&path).expect("opens");
-        assert_eq!(writers_below(&path), 1);
+        assert_eq!((flags_below(&path).len(), writers_below(&path)), (1, 1));
         writer.set_len(3 * PAGE as u64 + 5).expect("cuts");
         writer.write_at(&[1; 9], 0).expect("writes");
-        assert_eq!(writers_below(&path), 1);
+        assert_eq!(flags_below(&path).len(), if buffered { 2 } else { 1 }, "the kernel gathers by one of its own");
     }
 }
 
@@ -249,6 +249,76 @@ fn a_program_runs_while_it_is_read_and_is_read_while_it_runs() {
     assert_eq!(again.expect("it is read while it runs"), Some(b'E'));
     let busy = |error: &std::io::Error| error.raw_os_error() == Some(libc::ETXTBSY);
     assert!(matches!(&written, Err(OpenError::Io { error, .. }) if busy(error)), "{written:?}");
+}
+
+/// A lock of the whole file as fcntl(2) knows them, of this process; or who has one that is in the way of it.
+fn posix_lock(file: &File, command: i32, kind: i32) -> libc::flock {
+    // SAFETY: all zeros are a value of it.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = kind as libc::c_short;
+    // SAFETY: a descriptor, a number, and a structure that lives.
+    assert_eq!(unsafe { libc::fcntl(file.as_raw_fd(), command, &mut lock) }, 0, "{}", std::io::Error::last_os_error());
+    lock
+}
+
+/// Whoever closes any descriptor of a file gives up this process's locks of it.
+#[test]
+fn locks_of_the_process_outlive_what_a_cache_does_with_an_open_file() {
+    let directory = directory();
+    let path = directory.path().join("data");
+    std::fs::write(&path, vec![1; 9 * PAGE]).expect("writes");
+    let (holder, looker) = (File::options().read(true).write(true).open(&path).expect("opens"), File::open(&path));
+    let looker = looker.expect("opens");
+    // A lock of an open file, which this process's own are in the way of, is asked for and not taken.
+    let is_locked = || posix_lock(&looker, libc::F_OFD_GETLK, libc::F_WRLCK).l_type != libc::F_UNLCK as libc::c_short;
+    for buffered in [false, true] {
+        let (cache, other) = (a_cache(), a_cache());
+        let Some(reader) = opened(cache.open(&path)) else { return };
+        posix_lock(&holder, libc::F_SETLK, libc::F_WRLCK);
+        let mut handles = Vec::new();
+        for cache in [&cache, &other] {
+            let demand = cache.options().write_on_demand(true).buffered_writes(buffered);
+            let writer = cache.options().write(true).buffered_writes(buffered);
+            for options in [demand, writer, cache.options()] {
+                let file = options.open(&path).expect("opens");
+                assert_eq!(byte(&file, 0), Some(1));
+                if file.is_writable() {
+                    file.write_at(&[1; 2 * PAGE + 9], 5).expect("writes");
+                    file.set_len(9 * PAGE as u64 + 1).expect("lengthens");
+                    file.sync().expect("syncs");
+                    file.reload().expect("reloads");
+                }
+                assert!(is_locked());
+                handles.push(file);
+            }
+        }
+        reader.evict(0..u64::MAX);
+        assert_eq!(byte(&reader, 8 * PAGE as u64), Some(1));
+        assert!(is_locked());
+        drop(handles);
+        posix_lock(&holder, libc::F_SETLK, libc::F_UNLCK);
+    }
+}
+
+#[test]
+fn an_open_that_is_refused_ends_no_lock_of_the_process() {
+    let directory = directory();
+    let program = directory.path().join("sleep");
+    std::fs::copy("/bin/sleep", &program).expect("a program");
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).expect("sets");
+    let (holder, looker) = (File::open(&program).expect("opens"), File::open(&program).expect("opens"));
+    let cache = a_cache();
+    let Some(reader) = opened(cache.open(&program)) else { return };
+    let mut running = Command::new(&program).arg("60").spawn().expect("it runs");
+    posix_lock(&holder, libc::F_SETLK, libc::F_RDLCK);
+    let refused = |buffered| a_cache().options().write(true).buffered_writes(buffered).open(&program).is_err();
+    let demand = cache.options().write_on_demand(true).open(&program).expect("it can be read");
+    let outcome = (refused(false), refused(true), demand.write_at(&[1], 0).is_err());
+    let lock = posix_lock(&looker, libc::F_OFD_GETLK, libc::F_WRLCK).l_type;
+    running.kill().and_then(|()| running.wait()).expect("it was running");
+    assert_eq!(outcome, (true, true, true), "a program that runs is not written");
+    assert_eq!(lock, libc::F_RDLCK as libc::c_short, "it is still there");
+    drop((reader, demand));
 }
 
 #[test]

@@ -36,6 +36,8 @@ pub struct File {
     plain: Mutex<Option<Arc<Plain>>>,
     /// Others may have the descriptor, and change the file by it.
     is_lent: AtomicBool,
+    /// Something was written by it since it was last made durable.
+    has_written: AtomicBool,
 }
 
 /// What is read in this process, and whose turn it is to move the position.
@@ -73,6 +75,7 @@ impl File {
             at: AtomicU64::new(at),
             plain: Mutex::default(),
             is_lent: AtomicBool::new(false),
+            has_written: AtomicBool::new(false),
         }
     }
 
@@ -152,6 +155,7 @@ impl File {
         if mode.reads { Ok(()) } else { Err(refused()) }
     }
 
+    /// Before it is written.
     fn check_writes(&self, py: Python<'_>) -> PyResult<()> {
         let mode = self.origin.mode;
         let refused = || {
@@ -160,7 +164,11 @@ impl File {
                 format!("File not open for writing: its mode is '{}'; 'r+b' opens it for both", mode.text()),
             )
         };
-        if mode.writes { Ok(()) } else { Err(refused()) }
+        if !mode.writes {
+            return Err(refused());
+        }
+        self.has_written.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     fn bytes<'py>(
@@ -186,7 +194,7 @@ impl File {
     }
 
     /// The file through the kernel's cache. What was written is there: writes go through.
-    fn plain(&self, py: Python<'_>) -> PyResult<Arc<Plain>> {
+    fn plain(&self, py: Python<'_>, source: &Source) -> PyResult<Arc<Plain>> {
         let Some(path) = self.path() else {
             return Err(unsupported(py, "a file of a store has no descriptor".to_owned()));
         };
@@ -194,7 +202,7 @@ impl File {
         if let Some(plain) = &*plain {
             return Ok(plain.clone());
         }
-        let opened = Plain::open(self.origin.mode, path, self.origin.identity).map_err(|error| self.failed(&error))?;
+        let opened = Plain::open(self.origin.mode, &source.file, path).map_err(|error| self.failed(&error))?;
         Ok(plain.insert(Arc::new(opened)).clone())
     }
 
@@ -206,7 +214,7 @@ impl File {
     /// Writes to the end, wherever that is by now: the kernel finds it, as others may append, too. The bytes written, and where
     /// they end.
     fn append(&self, py: Python<'_>, source: &Source, bytes: &[u8]) -> PyResult<(usize, u64)> {
-        let plain = self.plain(py)?;
+        let plain = self.plain(py, source)?;
         let appended = py.detach(|| {
             let written = (&mut plain.file()).write(bytes)?;
             let end = (&mut plain.file()).stream_position()?;
@@ -227,7 +235,7 @@ impl File {
                 (true, false) => Ok(length),
             };
         }
-        let plain = self.plain(py)?;
+        let plain = self.plain(py, source)?;
         // SAFETY: a call on a descriptor that lives as long as `plain`; it touches no memory.
         let to = unsafe { libc::lseek64(plain.file().as_raw_fd(), offset, whence) };
         u64::try_from(to).map_err(|_| self.failed(&io::Error::last_os_error()))
@@ -415,9 +423,9 @@ impl File {
 
     /// A descriptor of the file through the kernel's cache, at the position of now. It ends when the file is closed.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
-        self.with_here(py, |_| {
+        self.with_here(py, |here| {
             let at = self.at.load(Ordering::Relaxed);
-            let plain = self.plain(py)?;
+            let plain = self.plain(py, &here.source)?;
             (&mut plain.file()).seek(SeekFrom::Start(at)).map_err(|error| self.failed(&error))?;
             self.is_lent.store(true, Ordering::Relaxed);
             Ok(plain.file().as_raw_fd())
@@ -432,29 +440,36 @@ impl File {
         })
     }
 
-    /// Makes what was written durable.
+    /// Makes durable what was written by this file since the last time, or may have been by the descriptor that was lent.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
-        if let Some(here) = self.known() {
-            let is_left = here.source.generation != generation();
-            let_go(here.source, is_left);
-            // Nothing was written by this process.
-            if is_left {
-                return Ok(());
-            }
+        if self.here.read().unwrap_or_else(PoisonError::into_inner).is_none() {
+            return Err(closed());
         }
-        self.with(py, |file| {
-            let synced = py.detach(|| file.sync());
-            synced.map_err(|error| os_error(&error, format!("cannot make it durable: {error}"), self.path()))
+        if !self.has_written.swap(false, Ordering::Relaxed)
+            && !(self.origin.mode.writes && self.is_lent.load(Ordering::Relaxed))
+        {
+            return Ok(());
+        }
+        let here = self.known().ok_or_else(closed)?;
+        let is_left = here.source.generation != generation();
+        // Nothing was written by a child of a fork.
+        let outcome = if !is_left { py.detach(|| here.source.file.sync()) } else { Ok(()) };
+        let_go(here.source, is_left);
+        outcome.map_err(|error| {
+            self.has_written.store(true, Ordering::Relaxed);
+            os_error(&error, format!("cannot make it durable: {error}"), self.path())
         })
     }
 
     /// Ends its use; what is cached of it goes.
-    fn close(&self) {
+    fn close(&self, py: Python<'_>) {
         let here = self.here.write().unwrap_or_else(PoisonError::into_inner).take();
         drop(self.plain.lock().unwrap_or_else(PoisonError::into_inner).take());
-        if let Some(here) = here {
-            let is_left = is_left(here.source.generation, here.source.is_foreign);
-            let_go(here.source, is_left);
+        match here {
+            Some(here) if is_left(here.source.generation, here.source.is_foreign) => std::mem::forget(here),
+            // As by `let_go`.
+            Some(here) => py.detach(move || drop(here)),
+            None => {}
         }
     }
 }

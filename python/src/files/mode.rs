@@ -87,28 +87,28 @@ impl Mode {
         self.begin == Begin::Empty
     }
 
-    /// Makes the file if the mode says so. Whether it was made.
+    /// Whether a file that is not there is made.
+    pub fn makes(self) -> bool {
+        self.begin != Begin::Keep
+    }
+
+    /// Whether it must not be there.
+    pub fn is_new(self) -> bool {
+        self.begin == Begin::New
+    }
+
+    /// Makes the file, which was not there a moment ago. False if another program was first, or if what it is called leads on to
+    /// a name that was free.
     pub fn make(self, path: &Path) -> io::Result<bool> {
+        let mut options = OpenOptions::new();
         // The cache reads what is written in part. A pipe without a reader would keep us waiting.
-        let open = |is_new: bool| {
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).create_new(is_new).custom_flags(libc::O_NONBLOCK);
-            options.open(path).map(|_| is_new)
-        };
-        match self.begin {
-            Begin::New => open(true),
-            Begin::Keep => Ok(false),
-            Begin::Empty | Begin::Append => loop {
-                // Another program may make it, or remove it, between the two.
-                match open(false) {
-                    Err(error) if error.kind() == ErrorKind::NotFound => {}
-                    outcome => break outcome,
-                }
-                match open(true) {
-                    Err(error) if error.kind() == ErrorKind::AlreadyExists && path.exists() => {}
-                    outcome => break outcome,
-                }
-            },
+        options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
+        match options.clone().create_new(true).open(path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && !self.is_new() => {
+                // Only a symbolic link is there without being there.
+                if path.exists() { Ok(false) } else { options.create(true).open(path).map(|_| false) }
+            }
+            outcome => outcome.map(|_| true),
         }
     }
 }

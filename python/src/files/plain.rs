@@ -6,6 +6,8 @@ use std::mem::ManuallyDrop;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use refault::cache::CachedFile;
+
 use super::mode::Mode;
 
 /// The file. Others may have closed its descriptor, and given the number to another file: that is not closed with it.
@@ -19,16 +21,20 @@ fn identity(file: &File) -> io::Result<(u64, u64)> {
 }
 
 impl Plain {
-    /// Opens the file at a path.
+    /// Opens a file that is open in a cache, whatever has its name by now; by its path where there is no /proc.
     ///
     /// # Errors
-    /// The system's; ESTALE if the path has come to mean another file than the one of the `wanted` identity.
-    pub(super) fn open(mode: Mode, path: &Path, wanted: Option<(u64, u64)>) -> io::Result<Plain> {
+    /// The system's; ESTALE if the path has come to mean another file.
+    pub(super) fn open(mode: Mode, cached: &CachedFile, path: &Path) -> io::Result<Plain> {
         let mut options = OpenOptions::new();
         options.read(mode.reads).write(mode.writes && !mode.appends()).append(mode.appends());
-        let file = options.custom_flags(libc::O_NONBLOCK).open(path)?;
+        options.custom_flags(libc::O_NONBLOCK);
+        let file = match cached.open_again(&options) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => options.open(path)?,
+            outcome => outcome?,
+        };
         let identity = identity(&file)?;
-        if wanted.is_some_and(|wanted| wanted != identity) {
+        if cached.device_and_inode().is_some_and(|wanted| wanted != identity) {
             return Err(io::Error::from_raw_os_error(libc::ESTALE));
         }
         Ok(Plain { file: ManuallyDrop::new(file), identity })

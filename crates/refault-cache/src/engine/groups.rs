@@ -22,6 +22,7 @@ use foldhash::fast::RandomState;
 use refault_core::PageId;
 
 use crate::engine::table::{GROUP, GroupId, Table, place};
+use crate::io::opened::Opened;
 
 /// A group's state: pages that are used, in these bits …
 const USED: u32 = 15;
@@ -48,7 +49,7 @@ pub(crate) enum Walk {
 #[derive(Default)]
 struct File {
     groups: Vec<GroupId>,
-    unread: Arc<AtomicU32>,
+    opened: Option<Arc<Opened>>,
 }
 
 pub(crate) struct Groups {
@@ -78,10 +79,15 @@ impl Groups {
         }
     }
 
-    /// A file whose pages get numbers. `unread`: where its pages are counted that were read ahead and evicted before
+    /// A file is to have its first group, or has none: where its pages are counted that were read ahead and evicted before
     /// anybody asked for them.
-    pub(crate) fn open(&mut self, file: u32, unread: Arc<AtomicU32>) {
-        self.files.insert(file, File { groups: Vec::new(), unread });
+    pub(crate) fn open(&mut self, file: u32, opened: Arc<Opened>) {
+        self.files.entry(file).or_default().opened.get_or_insert(opened);
+    }
+
+    /// Whether it is known where a file's pages are counted.
+    pub(crate) fn is_open(&self, file: u32) -> bool {
+        self.files.contains_key(&file)
     }
 
     /// A file is closed; its groups were removed.
@@ -234,7 +240,7 @@ impl Groups {
 
     /// Where pages of a page's file are counted that nobody asked for.
     pub(crate) fn unread(&self, page: PageId) -> Option<&AtomicU32> {
-        self.files.get(&self.table.of(page / GROUP).0).map(|file| &*file.unread)
+        self.files.get(&self.table.of(page / GROUP).0)?.opened.as_ref().map(|opened| &opened.unread)
     }
 
     /// A page is used from now on.
@@ -292,8 +298,6 @@ mod tests {
     fn the_group_goes_that_was_not_used_for_a_round() {
         let mut groups = Groups::new(Arc::new(Table::new(64)));
         groups.grow(512);
-        groups.open(1, Arc::default());
-        groups.open(2, Arc::default());
         let mut random = Random::new(5);
         let (mut model, mut used): (Model, Vec<PageId>) = (Model::default(), Vec::new());
         let mut places: BTreeMap<(u32, u32), GroupId> = BTreeMap::new();
@@ -360,7 +364,6 @@ mod tests {
         for range in [0..u64::MAX, 8..u64::from(GROUPS / 2)] {
             let mut groups = Groups::new(Arc::new(Table::new(GROUPS)));
             (1..=GROUPS / STEP).for_each(|steps| groups.grow((steps * STEP * GROUP) as usize));
-            groups.open(1, Arc::default());
             // In any order; a third is to go meanwhile.
             let mut order: Vec<u32> = (0..GROUPS).collect();
             (1..order.len()).for_each(|at| order.swap(at, random.below(at as u64 + 1) as usize));
@@ -392,7 +395,6 @@ mod tests {
         const GROUPS: u32 = 1 << 14;
         let mut groups = Groups::new(Arc::new(Table::new(GROUPS)));
         (1..=GROUPS / STEP).for_each(|steps| groups.grow((steps * STEP * GROUP) as usize));
-        groups.open(1, Arc::default());
         for place in 0..GROUPS {
             let group = groups.take_free().expect("there are so many");
             groups.insert(group, 1, place);
@@ -424,7 +426,6 @@ mod tests {
     fn nothing_goes_while_everything_is_used() {
         let mut groups = Groups::new(Arc::new(Table::new(64)));
         groups.grow(512);
-        groups.open(1, Arc::default());
         assert!(groups.oldest().is_none(), "nothing was given");
         let numbers: Vec<GroupId> = std::iter::from_fn(|| groups.take_free()).collect();
         assert_eq!(numbers.len(), 512 / GROUP as usize);

@@ -41,6 +41,8 @@ pub(crate) enum Left {
     Others(Option<Arc<File>>),
     /// No other handle: [`Known::closed`] has to follow.
     None,
+    /// No other handle, and nothing more to be done.
+    Nothing,
 }
 
 /// The files that are open.
@@ -95,15 +97,21 @@ impl Known {
         }
     }
 
-    /// A handle is closed, and what that leaves.
-    pub(crate) fn leave(&self, key: Key, keeps: bool) -> Left {
-        let entries = &mut self.files.lock().expect(UNBROKEN).entries;
-        match entries.get_mut(&key) {
+    /// A handle is closed, and what that leaves. `is_empty` says of a file without other handles that it has nothing to be
+    /// waited for, and forgets it.
+    pub(crate) fn leave(&self, key: Key, keeps: bool, is_empty: impl FnOnce(&Arc<Opened>) -> bool) -> Left {
+        let mut files = self.files.lock().expect(UNBROKEN);
+        match files.entries.get_mut(&key) {
             Some(Entry::Open { opened, handles, keeping }) if *handles > 1 => {
                 *handles -= 1;
                 *keeping -= usize::from(keeps);
                 let is_idle = handles == keeping;
                 Left::Others(opened.backing.direct().filter(|_| is_idle).and_then(DirectFile::let_go))
+            }
+            Some(Entry::Open { opened, .. }) if is_empty(opened) => {
+                files.entries.remove(&key);
+                // None waits: it was not closing.
+                Left::Nothing
             }
             Some(entry) => {
                 *entry = Entry::Closing;

@@ -97,7 +97,6 @@ mod tests {
         let buffers = Arc::new(Buffers::new(FRAMES as usize).expect("addresses"));
         let background = Arc::new(Background::new(IoEngine::Threads, buffers.clone()).expect("threads"));
         let mut engine = Engine::new(policy("lru").expect("a policy"), FRAMES, None, buffers, background, pool);
-        engine.pages.groups.open(1, Arc::default());
         let mut pages = Vec::new();
         while let Ok(page) = engine.page(1, pages.len() as u64)
             && let Some((frame, _)) =

@@ -145,8 +145,9 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{self, IoSlice, IoSliceMut};
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::Ordering;
 
     use refault_core::Memory;
 
@@ -155,14 +156,35 @@ mod tests {
     use crate::engine::groups::MAX_AT_ONCE;
     use crate::engine::policy;
     use crate::io::background::Background;
+    use crate::io::backing::Backing;
+    use crate::io::opened::Opened;
     use crate::options::IoEngine;
 
     fn engine(name: &str, frames: u32) -> Engine {
         let buffers = Arc::new(Buffers::new(frames as usize).expect("addresses"));
         let background = Arc::new(Background::new(IoEngine::Threads, buffers.clone()).expect("threads"));
-        let mut engine = Engine::new(policy(name).expect("a policy"), frames, None, buffers, background, None);
-        engine.pages.groups.open(1, Arc::default());
-        engine
+        Engine::new(policy(name).expect("a policy"), frames, None, buffers, background, None)
+    }
+
+    /// A file that has nothing.
+    struct Nothing;
+
+    impl Backing for Nothing {
+        fn read(&self, _: &mut [IoSliceMut<'_>], _: u64) -> io::Result<usize> {
+            Ok(0)
+        }
+        fn write(&self, _: &[IoSlice<'_>], _: u64) -> io::Result<usize> {
+            Ok(0)
+        }
+        fn sync(&self) -> io::Result<()> {
+            Ok(())
+        }
+        fn len(&self) -> io::Result<u64> {
+            Ok(0)
+        }
+        fn set_len(&self, _: u64) -> io::Result<()> {
+            Ok(())
+        }
     }
 
     impl Engine {
@@ -210,8 +232,8 @@ mod tests {
     fn what_a_reader_has_read_is_not_unread_although_the_policy_has_not_heard() {
         for reads in [false, true] {
             let mut engine = engine("lru", 64);
-            let unread = Arc::new(AtomicU32::new(0));
-            engine.pages.groups.open(2, unread.clone());
+            let opened = Arc::new(Opened::new(2, Box::new(Nothing), 0));
+            engine.open_file(opened.clone());
             let page = engine.page(2, 0).expect("a number");
             engine.begin_fill(page, true).expect("a frame");
             engine.finish_ahead(page, false);
@@ -221,7 +243,7 @@ mod tests {
             }
             (0..128).for_each(|index| read(&mut engine, index));
             assert!(!engine.pages.is_resident(page));
-            assert_eq!(unread.load(Ordering::Relaxed), u32::from(!reads), "windows shrink by that");
+            assert_eq!(opened.unread.load(Ordering::Relaxed), u32::from(!reads), "windows shrink by that");
             assert_eq!(Memory::unread(&engine.pages), 0);
         }
     }

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
     use crate::error::OpenError;
     use crate::io::backing::Backing;
-    use crate::io::direct::{DirectFile, Rights};
+    use crate::io::direct::{Fresh, Rights};
 
     /// Whether the kernel's page cache has a page. It may read it along when it has not.
     fn is_cached(file: &File, page: u64) -> bool {
@@ -103,12 +103,13 @@ mod tests {
             .expect("a directory");
         let path = directory.path().join("data");
         std::fs::write(&path, vec![1; 300 * PAGE_SIZE]).expect("writes");
-        let file = match DirectFile::open_as(&path, Rights::Write, true) {
+        let file = match Fresh::open(&path, Rights::Write, true) {
             Err(OpenError::NoDirect(path)) => {
                 return refault_testing::skip(format_args!("no direct I/O at {}", path.display()));
             }
-            opened => opened.expect("opens"),
+            opened => opened.expect("opens").direct(),
         };
+        file.become_writable().expect("opens");
         let (direct, copies) = file.parts();
         let other = File::open(&path).expect("opens");
         file.sync().expect("syncs");

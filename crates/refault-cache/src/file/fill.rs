@@ -377,7 +377,7 @@ impl CachedFile {
         let mut streams = self.streams();
         let buffers = &self.shared.buffers;
         let waiting = buffers.unread.load(Ordering::Relaxed).min((buffers.pins.len() / FRAMES_PER_EXCUSED) as u32);
-        streams.unread(self.unread.load(Ordering::Relaxed), waiting);
+        streams.unread(self.opened.unread.load(Ordering::Relaxed), waiting);
         find(&mut streams, most)
     }
 

@@ -4,7 +4,7 @@
 //! asked whether it has changed.
 
 use crate::file::{CachedFile, PageCache};
-use crate::io::direct::Rights;
+use crate::io::direct::{Rights, Spare};
 
 /// Pages that stay in the cache when their file is closed; made by [`CachedFile::keep_pages`].
 pub struct KeptPages(#[expect(dead_code, reason = "what counts is when it is dropped")] CachedFile);
@@ -18,7 +18,8 @@ impl CachedFile {
     pub fn keep_pages(&self) -> Option<KeptPages> {
         let key = self.key.filter(|_| self.origin.is_here())?;
         self.shared.known.keep(key);
-        let mut kept = PageCache(self.shared.clone()).handle(self.opened.clone(), Rights::Read, Some(key), Vec::new());
+        let mut kept =
+            PageCache(self.shared.clone()).handle(self.opened.clone(), Rights::Read, Some(key), Spare::default());
         kept.keeps = true;
         Some(KeptPages(kept))
     }

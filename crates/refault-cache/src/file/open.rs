@@ -5,7 +5,8 @@ use std::path::Path;
 
 use crate::error::OpenError;
 use crate::file::{CachedFile, PageCache};
-use crate::io::direct::{DirectFile, Rights};
+use crate::io::direct::{DirectFile, Fresh, Rights};
+use crate::io::key::Key;
 
 /// How a file is opened in a cache; made by [`PageCache::options`]. Without anything else it is opened for reading.
 ///
@@ -60,8 +61,8 @@ impl OpenOptions<'_> {
         };
         let failed = |error| OpenError::Io { path: path.to_owned(), error };
         self.cache.check().map_err(failed)?;
-        let direct = DirectFile::open_as(path, rights, self.buffered)?;
-        self.cache.open_known(direct, rights).map_err(failed)
+        let fresh = Fresh::open(path, rights, self.buffered)?;
+        self.cache.open_known(fresh).map_err(failed)
     }
 }
 
@@ -87,12 +88,32 @@ impl CachedFile {
         self.rights != Rights::Read
     }
 
+    /// Device and number of the file, as stat(2) says them. None of a block device, and of what was attached.
+    pub fn device_and_inode(&self) -> Option<(u64, u64)> {
+        match self.key? {
+            Key::File(device, inode) => Some((device, inode)),
+            Key::Device(_) => None,
+        }
+    }
+
+    /// The same file once more, through the kernel's page cache, whatever has its name by now. Whoever closes it gives up this
+    /// process's locks of the file (fcntl(2)).
+    ///
+    /// # Errors
+    /// The system's; `ENOENT` where there is no /proc, and `EBADF` of what was attached.
+    pub fn open_again(&self, options: &std::fs::OpenOptions) -> io::Result<std::fs::File> {
+        self.origin.check()?;
+        let direct = self.opened.backing.direct().ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?;
+        direct.reopened(options)
+    }
+
     /// Before it is written.
     pub(crate) fn for_writing(&self) -> io::Result<()> {
         match self.rights {
             Rights::Read => Err(io::Error::from_raw_os_error(libc::EBADF)),
-            Rights::OnDemand => self.opened.backing.direct().map_or(Ok(()), DirectFile::become_writable),
-            Rights::Write => Ok(()),
+            Rights::OnDemand | Rights::Write => {
+                self.opened.backing.direct().map_or(Ok(()), DirectFile::become_writable)
+            }
         }
     }
 }

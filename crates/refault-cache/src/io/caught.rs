@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -14,6 +14,15 @@ use crate::io::direct::DirectFile;
 
 /// A backing whose panics are errors.
 pub(crate) struct Caught(pub(crate) Box<dyn Backing>);
+
+/// What is behind it is met through it alone.
+impl Deref for Caught {
+    type Target = dyn Backing;
+
+    fn deref(&self) -> &(dyn Backing + 'static) {
+        self
+    }
+}
 
 fn panicked() -> io::Error {
     io::Error::other("what is below the file panicked; standard error has the text")

@@ -1,21 +1,22 @@
-//! Changes of a file by others, told from the cache's own by its times and length (statx).
+//! Changes of a file by others, told from the cache's own by its times and length (fstat).
 //!
 //! The file is looked at when it is opened, before and after each write of the cache's, and on demand
 //! ([`crate::CachedFile::reload_if_changed`]). What differs where no write of the cache's lies between was done by
 //! another program. Limits: the kernel's clock for times steps by some milliseconds, so a change within a step of the cache's own
 //! write, or at the same time, is not noticed; nor is one through a mapping before the kernel writes its pages.
 //!
-//! Invariants: own writes hold `own` shared, looking holds it alone. Cost: two statx per write to the device.
+//! Invariants: own writes hold `own` shared, looking holds it alone. Cost: two fstat per write to the device.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, RwLock};
+
+use rustix::fs::{Stat, fstat};
 
 const UNBROKEN: &str = "invariant: nothing panics under this lock";
 
 /// Times of modification and change, seconds and nanoseconds, and length.
-type Stamp = (i64, i64, i64, i64, u64);
+type Stamp = (i64, u64, i64, u64, i64);
 
 #[derive(Debug)]
 pub(crate) struct Changes {
@@ -32,18 +33,25 @@ struct State {
 }
 
 fn stamp(file: &File) -> io::Result<Stamp> {
-    Ok(stamp_of(&file.metadata()?))
+    Ok(stamp_of(&fstat(file)?))
 }
 
-fn stamp_of(meta: &Metadata) -> Stamp {
-    (meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec(), meta.size())
+fn stamp_of(stat: &Stat) -> Stamp {
+    (stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec, stat.st_size)
 }
 
 impl Changes {
     /// Changes since a file was so.
-    pub(crate) fn new(metadata: &Metadata) -> Changes {
-        let state = State { stamp: stamp_of(metadata), writing: 0, changed: false };
+    pub(crate) fn new(stat: &Stat) -> Changes {
+        let state = State { stamp: stamp_of(stat), writing: 0, changed: false };
         Changes { own: RwLock::new(()), state: Mutex::new(state) }
+    }
+
+    /// Whether a look at the file, which was taken a moment ago, shows it as it is known: then nobody else had changed it until
+    /// that look. False where that cannot be said.
+    pub(crate) fn agrees_with(&self, look: &Stat) -> bool {
+        let state = self.state.lock().expect(UNBROKEN);
+        state.writing == 0 && !state.changed && stamp_of(look) == state.stamp
     }
 
     /// Does something to the file that changes it.

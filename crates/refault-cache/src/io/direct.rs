@@ -8,17 +8,17 @@
 //! the file with it (fcntl(2)). When it has none, and only its pages are kept, what reads is closed ([`DirectFile::let_go`])
 //! until the file is opened again.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use refault_store::PAGE_SIZE;
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::OpenError;
@@ -53,7 +53,7 @@ struct Reader {
 #[derive(Debug)]
 pub struct DirectFile {
     /// None while only its pages are kept.
-    reader: RwLock<Option<Arc<Reader>>>,
+    reader: RwLock<Option<Reader>>,
     /// What writes where that does not.
     writer: OnceLock<Arc<File>>,
     /// What writes where the kernel is to gather what is written.
@@ -69,10 +69,91 @@ pub struct DirectFile {
     exact: Mutex<()>,
     /// Bytes that it had when it was opened, where that tells the length of what it is.
     bytes: Option<u64>,
-    path: PathBuf,
+    /// Its name, if it may have to be opened again by that.
+    path: OnceLock<PathBuf>,
     /// Its length is its own, and no whole number of pages maybe.
     is_device: bool,
     changes: Changes,
+}
+
+/// A file that was opened a moment ago, past the kernel's page cache, and a look at it.
+pub(crate) struct Fresh<'a> {
+    file: File,
+    stat: Stat,
+    rights: Rights,
+    /// The kernel is to gather what is written.
+    gathers: bool,
+    path: &'a Path,
+}
+
+/// A descriptor that a file has no need of: closed with the handle that has opened it, as it would be without a cache, and not
+/// before.
+#[derive(Default)]
+pub(crate) struct Spare(#[expect(dead_code, reason = "what counts is when it is dropped")] Option<Arc<File>>);
+
+impl<'a> Fresh<'a> {
+    /// Opens what has bytes at places. By one descriptor, so that where it is refused none is closed.
+    pub(crate) fn open(path: &'a Path, rights: Rights, gathers: bool) -> Result<Fresh<'a>, OpenError> {
+        let failed = |error| OpenError::Io { path: path.to_owned(), error };
+        let mut options = File::options();
+        options.read(true).write(rights == Rights::Write);
+        let mut open = |flags: OFlags| options.custom_flags(flags.bits() as i32).open(path);
+        // A pipe without a writer would keep us waiting. For a call that reads a file the flag means nothing.
+        let opened = match open(OFlags::DIRECT | OFlags::NONBLOCK) {
+            // Another program has a lease of the file, which it is asked to give up: that is waited for, as by any open(2).
+            Err(error) if error.kind() == ErrorKind::WouldBlock && path.is_file() => open(OFlags::DIRECT),
+            outcome => outcome,
+        };
+        match opened {
+            Ok(file) => match rustix::fs::fstat(&file).map_err(|errno| failed(errno.into()))? {
+                stat if is_file(&stat) => Ok(Fresh { file, stat, rights, gathers, path }),
+                _ => Err(OpenError::NoFile(path.to_owned())),
+            },
+            Err(error) if error.kind() == ErrorKind::InvalidInput => {
+                let is_file = rustix::fs::stat(path).is_ok_and(|stat| is_file(&stat));
+                Err(if is_file { OpenError::NoDirect } else { OpenError::NoFile }(path.to_owned()))
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    pub(crate) fn key(&self) -> Key {
+        Key::of(&self.stat)
+    }
+
+    pub(crate) fn rights(&self) -> Rights {
+        self.rights
+    }
+
+    /// Its name, if it may have to be opened again.
+    fn kept_path(&self) -> Option<&'a Path> {
+        (self.gathers || self.rights == Rights::OnDemand).then_some(self.path)
+    }
+
+    fn reader(self) -> Reader {
+        let is_writable = self.rights == Rights::Write;
+        Reader { file: Arc::new(self.file), is_writable, waits: AtomicBool::new(false) }
+    }
+
+    /// The file, of which there is nothing in a cache yet.
+    pub(crate) fn direct(self) -> DirectFile {
+        let key = self.key();
+        let is_device = matches!(key, Key::Device(_));
+        DirectFile {
+            writer: OnceLock::new(),
+            gatherer: OnceLock::new(),
+            opening: Mutex::default(),
+            gathers: AtomicBool::new(self.gathers),
+            key,
+            copies: Copies::default(),
+            exact: Mutex::default(),
+            bytes: (!is_device).then_some(self.stat.st_size as u64),
+            path: self.kept_path().map_or_else(OnceLock::new, |path| path.to_owned().into()),
+            is_device,
+            changes: Changes::new(&self.stat),
+            reader: RwLock::new(Some(self.reader())),
+        }
+    }
 }
 
 impl DirectFile {
@@ -82,7 +163,7 @@ impl DirectFile {
     /// [`OpenError::NoFile`] for what has no pages, [`OpenError::NoDirect`] where the file system does not do direct I/O,
     /// and the system's.
     pub fn open(path: &Path) -> Result<DirectFile, OpenError> {
-        DirectFile::open_as(path, Rights::Read, false).map(|file| *file)
+        Fresh::open(path, Rights::Read, false).map(Fresh::direct)
     }
 
     /// Opens a file for reading and writing.
@@ -90,37 +171,7 @@ impl DirectFile {
     /// # Errors
     /// As of [`DirectFile::open`].
     pub fn open_for_writing(path: &Path) -> Result<DirectFile, OpenError> {
-        DirectFile::open_as(path, Rights::Write, false).map(|file| *file)
-    }
-
-    /// Opens a file; what is written goes through the kernel's page cache if it is to gather that.
-    pub(crate) fn open_as(path: &Path, rights: Rights, gathers: bool) -> Result<Box<DirectFile>, OpenError> {
-        let failed = |error| OpenError::Io { path: path.to_owned(), error };
-        let is_writable = rights == Rights::Write && !gathers;
-        let (file, metadata) = open_direct(path, is_writable)?;
-        let key = Key::of(&metadata);
-        let is_device = matches!(key, Key::Device(_));
-        let bytes = (!is_device).then_some(metadata.len());
-        let changes = Changes::new(&metadata);
-        let reader = Reader { file: Arc::new(file), is_writable, waits: AtomicBool::new(false) };
-        let direct = Box::new(DirectFile {
-            reader: RwLock::new(Some(Arc::new(reader))),
-            writer: OnceLock::new(),
-            gatherer: OnceLock::new(),
-            opening: Mutex::default(),
-            gathers: AtomicBool::new(gathers),
-            key,
-            copies: Copies::default(),
-            exact: Mutex::default(),
-            bytes,
-            path: path.to_owned(),
-            is_device,
-            changes,
-        });
-        if rights == Rights::Write {
-            direct.become_writable().map_err(failed)?;
-        }
-        Ok(direct)
+        Fresh::open(path, Rights::Write, false).map(Fresh::direct)
     }
 
     /// What reads, and what the kernel has of the file.
@@ -129,14 +180,15 @@ impl DirectFile {
         (self.file().expect("it is open"), &self.copies)
     }
 
-    /// What reads, if it is open.
-    fn reader(&self) -> io::Result<Arc<Reader>> {
+    /// What there is of what reads, if it is open.
+    fn reader<T>(&self, of: impl FnOnce(&Reader) -> T) -> io::Result<T> {
         let reader = self.reader.read().unwrap_or_else(PoisonError::into_inner);
-        reader.clone().ok_or_else(|| io::Error::other("the file is closed, and its pages alone are kept"))
+        let of = reader.as_ref().map(of);
+        of.ok_or_else(|| io::Error::other("the file is closed, and its pages alone are kept"))
     }
 
     fn file(&self) -> io::Result<Arc<File>> {
-        Ok(self.reader()?.file.clone())
+        self.reader(|reader| reader.file.clone())
     }
 
     /// The file has no handle any more, but its pages are kept: returns what reads it, to be closed, unless it may have
@@ -147,20 +199,22 @@ impl DirectFile {
         if has_written || reader.as_ref().is_some_and(|reader| reader.is_writable) {
             return None;
         }
-        reader.take().map(|reader| reader.file.clone())
+        reader.take().map(|reader| reader.file)
     }
 
     /// Sees to it that there is a descriptor for writing.
     pub(crate) fn become_writable(&self) -> io::Result<()> {
         let (gathers, gatherer) = (self.gathers(), self.gatherer.get());
         let direct = self.writer.get().is_some();
-        if gatherer.is_some() || !gathers && (direct || self.reader()?.is_writable) {
+        if gatherer.is_some() || !gathers && (direct || self.reader(|reader| reader.is_writable)?) {
             return Ok(());
         }
         let _one = self.opening.lock().expect("invariant: nothing panics under this lock");
         let (place, flags) = if gathers { (&self.gatherer, OFlags::empty()) } else { (&self.writer, OFlags::DIRECT) };
         if place.get().is_none() {
-            let writer = Arc::new(self.reopened(flags)?);
+            let mut options = File::options();
+            options.read(true).write(true).custom_flags(flags.bits() as i32);
+            let writer = Arc::new(self.reopened(&options)?);
             place.get_or_init(|| writer);
         }
         Ok(())
@@ -171,11 +225,6 @@ impl DirectFile {
         match self.key {
             Key::File(device, _) | Key::Device(device) => device,
         }
-    }
-
-    /// What it is known by.
-    pub(crate) fn key(&self) -> Key {
-        self.key
     }
 
     /// Bytes that it had when it was opened; none of what does not say so itself, as a block device.
@@ -192,43 +241,39 @@ impl DirectFile {
         matches!(self.writer(), Ok((_, false)))
     }
 
-    /// The same file was opened again: takes what that can do and this cannot. Returns the descriptors that it does not
-    /// need.
-    pub(crate) fn join(&self, again: DirectFile) -> Vec<Arc<File>> {
-        let DirectFile { reader, writer, gatherer, gathers, .. } = again;
-        let mut left = Vec::new();
-        let mut put = |place: &OnceLock<Arc<File>>, file: Option<Arc<File>>| {
-            left.extend(file.and_then(|file| place.set(file).err()))
-        };
-        put(&self.gatherer, gatherer.into_inner());
-        put(&self.writer, writer.into_inner());
-        let theirs = reader.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let mut mine = self.reader.write().unwrap_or_else(PoisonError::into_inner);
-        let mine_writes = mine.as_ref().is_some_and(|mine| mine.is_writable);
-        match theirs {
-            theirs if mine.is_none() => *mine = theirs,
-            Some(theirs) if theirs.is_writable && !mine_writes => put(&self.writer, Some(theirs.file.clone())),
-            theirs => left.extend(theirs.map(|theirs| theirs.file.clone())),
+    /// The same file was opened again: takes what that can do and this cannot. Returns the descriptor if it needs none, and
+    /// whether others may have changed the file since it was looked at.
+    pub(crate) fn join(&self, again: Fresh<'_>) -> (Spare, bool) {
+        let may_differ = !self.changes.agrees_with(&again.stat);
+        if let Some(path) = again.kept_path() {
+            let _ = self.path.set(path.to_owned());
         }
-        drop(mine);
-        if gathers.into_inner() {
+        if again.gathers {
             self.gathers.store(true, Ordering::Relaxed);
         }
-        left
+        let theirs = again.reader();
+        let mut mine = self.reader.write().unwrap_or_else(PoisonError::into_inner);
+        let left = match &*mine {
+            None => {
+                *mine = Some(theirs);
+                None
+            }
+            Some(mine) if theirs.is_writable && !mine.is_writable => self.writer.set(theirs.file).err(),
+            Some(_) => Some(theirs.file),
+        };
+        (Spare(left), may_differ)
     }
 
-    /// The same file once more, for writing: by the descriptor, so that it is the same whatever has its name by now.
-    fn reopened(&self, flags: OFlags) -> io::Result<File> {
-        let mut options = File::options();
-        options.read(true).write(true).custom_flags(flags.bits() as i32);
+    /// The same file once more: by the descriptor, so that it is the same whatever has its name by now.
+    pub(crate) fn reopened(&self, options: &std::fs::OpenOptions) -> io::Result<File> {
         let file = self.file()?;
         match options.open(format!("/proc/self/fd/{}", file.as_raw_fd())) {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             outcome => return outcome,
         }
         // No /proc.
-        let again = options.open(&self.path)?;
-        if Key::of(&again.metadata()?) != self.key {
+        let again = options.open(self.path.get().ok_or(ErrorKind::NotFound)?)?;
+        if Key::of(&rustix::fs::fstat(&again)?) != self.key {
             return Err(io::Error::other("another file has its name by now"));
         }
         Ok(again)
@@ -236,7 +281,7 @@ impl DirectFile {
 
     /// What writes, and whether it is what the kernel gathers by.
     fn writer(&self) -> io::Result<(Arc<File>, bool)> {
-        let own = self.reader().ok().filter(|reader| reader.is_writable).map(|reader| reader.file.clone());
+        let own = self.reader(|reader| reader.is_writable.then(|| reader.file.clone())).ok().flatten();
         let direct = own.or_else(|| self.writer.get().cloned()).map(|file| (file, false));
         let gatherer = self.gatherer.get().map(|file| (file.clone(), true));
         let found = if self.gathers() { gatherer.or(direct) } else { direct.or(gatherer) };
@@ -269,40 +314,14 @@ fn is_whole(from: &[IoSlice<'_>], offset: u64) -> bool {
     offset.is_multiple_of(PAGE_SIZE as u64) && bytes.is_multiple_of(PAGE_SIZE)
 }
 
-/// Opens what has bytes at places, past the kernel's page cache.
-fn open_direct(path: &Path, write: bool) -> Result<(File, Metadata), OpenError> {
-    let failed = |error| OpenError::Io { path: path.to_owned(), error };
-    let open = |flags: OFlags| File::options().read(true).write(write).custom_flags(flags.bits() as i32).open(path);
-    // A pipe without a writer would keep us waiting. For a call that reads a file the flag means nothing.
-    let opened = match open(OFlags::DIRECT | OFlags::NONBLOCK) {
-        // Another program has a lease of the file, which it is asked to give up: that is waited for, as by any open(2).
-        Err(error) if error.kind() == ErrorKind::WouldBlock && path.is_file() => open(OFlags::DIRECT),
-        outcome => outcome,
-    };
-    match opened {
-        Ok(file) => {
-            let metadata = file.metadata().map_err(failed)?;
-            if !is_file(metadata.file_type()) {
-                return Err(OpenError::NoFile(path.to_owned()));
-            }
-            Ok((file, metadata))
-        }
-        Err(error) if error.kind() == ErrorKind::InvalidInput => {
-            let is_file = std::fs::metadata(path).is_ok_and(|metadata| is_file(metadata.file_type()));
-            Err(if is_file { OpenError::NoDirect } else { OpenError::NoFile }(path.to_owned()))
-        }
-        Err(error) => Err(failed(error)),
-    }
-}
-
 /// Whether it has bytes at places.
-fn is_file(kind: std::fs::FileType) -> bool {
-    kind.is_file() || kind.is_block_device()
+fn is_file(stat: &Stat) -> bool {
+    matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::BlockDevice)
 }
 
 /// Pages that the kernel reads ahead of a reader of a file, or of a block device, at most.
-fn read_ahead(stat: &rustix::fs::Stat) -> Option<u32> {
-    let is_device = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::BlockDevice;
+fn read_ahead(stat: &Stat) -> Option<u32> {
+    let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
     let device = if is_device { stat.st_rdev } else { stat.st_dev };
     let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     // A partition has its disk's, and what is no block device a number of its own.
@@ -355,14 +374,16 @@ impl Backing for DirectFile {
     }
 
     fn descriptor(&self) -> Option<Arc<File>> {
-        let reader = self.reader().ok()?;
-        // io_uring would take the flag for a wish not to wait for the device.
-        if !reader.waits.load(Ordering::Acquire) {
-            let _one = self.exact.lock().expect("invariant: nothing panics under this lock");
-            rustix::fs::fcntl_setfl(&reader.file, OFlags::DIRECT).ok()?;
-            reader.waits.store(true, Ordering::Release);
-        }
-        Some(reader.file.clone())
+        let waiting = self.reader(|reader| {
+            // io_uring would take the flag for a wish not to wait for the device.
+            if !reader.waits.load(Ordering::Acquire) {
+                let _one = self.exact.lock().expect("invariant: nothing panics under this lock");
+                rustix::fs::fcntl_setfl(&reader.file, OFlags::DIRECT).ok()?;
+                reader.waits.store(true, Ordering::Release);
+            }
+            Some(reader.file.clone())
+        });
+        waiting.ok().flatten()
     }
 
     fn read_ahead(&self) -> Option<u32> {

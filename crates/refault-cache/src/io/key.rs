@@ -1,7 +1,6 @@
 //! What a file is known by, whatever its names.
 
-use std::fs::Metadata;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use rustix::fs::{FileType, Stat};
 
 /// What a file is known by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -13,10 +12,10 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    pub(crate) fn of(metadata: &Metadata) -> Key {
-        match metadata.file_type().is_block_device() {
-            true => Key::Device(metadata.rdev()),
-            false => Key::File(metadata.dev(), metadata.ino()),
+    pub(crate) fn of(stat: &Stat) -> Key {
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::BlockDevice => Key::Device(stat.st_rdev),
+            _ => Key::File(stat.st_dev, stat.st_ino),
         }
     }
 }

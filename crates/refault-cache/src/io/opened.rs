@@ -25,7 +25,7 @@ pub(crate) struct Changed {
 pub(crate) struct Opened {
     pub(crate) number: u32,
     /// What panics there is an error.
-    pub(crate) backing: Box<dyn Backing>,
+    pub(crate) backing: Caught,
     pub(crate) length: AtomicU64,
     /// Held by writes that touch the end of the file, across their I/O: they follow each other.
     pub(crate) tail: Mutex<()>,
@@ -34,7 +34,7 @@ pub(crate) struct Opened {
     /// Held while the device makes the file durable: who comes second knows how it went.
     pub(crate) settling: Mutex<()>,
     /// Pages that were read ahead and evicted before they were asked for.
-    pub(crate) unread: Arc<AtomicU32>,
+    pub(crate) unread: AtomicU32,
     /// What its device has refused, until each handle was told.
     pub(crate) refusal: Refusal,
     /// See [`crate::CachedFile::forget_on_failure`].
@@ -49,11 +49,11 @@ impl Opened {
         Opened {
             number,
             length: AtomicU64::new(bytes),
-            backing: Box::new(Caught(backing)),
+            backing: Caught(backing),
             tail: Mutex::default(),
             resizing: RwLock::default(),
             settling: Mutex::default(),
-            unread: Arc::default(),
+            unread: AtomicU32::new(0),
             refusal: Refusal::default(),
             forgets: AtomicBool::new(false),
             changed: Mutex::default(),
