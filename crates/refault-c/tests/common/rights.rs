@@ -122,3 +122,73 @@ fn a_database_that_is_only_read_is_not_opened_for_writing() {
     let Some(printed) = mounted("overlay", directory.path(), &reader(extension, "data.db", "")) else { return };
     assert_eq!(printed, format!("{READ}copied up: ./data.db\n"));
 }
+
+/// fio's engine, built by the script that users build it with; None, and a skip, without fio or its source.
+#[track_caller]
+fn engine_of_fio(directory: &Path) -> Option<PathBuf> {
+    let script = Path::new(HERE).join("../../scripts/fio-engine");
+    let mut command = Command::new(script);
+    let output =
+        command.arg("--out").arg(directory).arg("--archive").arg(archive()).output().expect("the script starts");
+    // As the script says of itself.
+    const NO_SOURCE: i32 = 3;
+    if output.status.code() == Some(NO_SOURCE) || Command::new("fio").arg("--version").output().is_err() {
+        refault_testing::skip(format_args!("no fio, or not its source: {}", String::from_utf8_lossy(&output.stderr)));
+        return None;
+    }
+    assert!(output.status.success(), "{output:?}");
+    Some(directory.join("refault_fio.so"))
+}
+
+/// A job of fio's. Options of an engine follow its name.
+fn job(engine: &Path, file: &Path, kind: &str) -> Vec<OsString> {
+    let (engine, file) =
+        (format!("--ioengine=external:{}", engine.display()), format!("--filename={}", file.display()));
+    let kind = format!("--rw={kind}");
+    let options =
+        ["--bs=4k", "--size=96k", "--thread", "--output-format=terse", "--terse-version=3", &kind, &file, &engine];
+    let all = ["fio", "--name=job"].into_iter().chain(options).chain(["--refault_memory=1m"]);
+    all.map(OsString::from).collect()
+}
+
+/// What fio says of a job: its error, and the KiB that it read.
+fn told(printed: &str) -> (String, String) {
+    let line = printed.lines().find(|line| line.starts_with("3;fio-")).unwrap_or_else(|| panic!("{printed}"));
+    let fields: Vec<&str> = line.split(';').collect();
+    (fields[4].to_owned(), fields[5].to_owned())
+}
+
+#[test]
+fn a_job_of_fio_that_reads_is_a_reader_below() {
+    let directory = scratch();
+    let Some(engine) = engine_of_fio(directory.path()) else { return };
+    let lower = directory.path().join("lower");
+    std::fs::create_dir(&lower).expect("a directory");
+    std::fs::write(lower.join("data"), [b'x'; 100_000]).expect("writes");
+    let read = ("0".to_owned(), "96".to_owned());
+    let data = Path::new("data");
+    for kind in ["read", "randread"] {
+        let command = job(&engine, data, kind);
+        for place in ["overlay", "full", "readonly"] {
+            let Some(printed) = mounted(place, directory.path(), &command) else { return };
+            assert_eq!(told(&printed), read, "{place} {kind}");
+            assert!(!printed.contains("copied up"), "{place} {kind}: {printed}");
+        }
+        // A program that runs, and a file with a lease.
+        let program = directory.path().join("sleep");
+        std::fs::copy("/bin/sleep", &program).expect("a program");
+        let mut running = Command::new(&program).arg("60").spawn().expect("it runs");
+        let output = Command::new("fio").args(&job(&engine, &program, kind)[1..]).arg("--size=16k").output();
+        running.kill().and_then(|()| running.wait()).expect("it was running");
+        let said = String::from_utf8(output.expect("fio").stdout).expect("text");
+        assert_eq!(told(&said), ("0".to_owned(), "16".to_owned()), "{kind}: {said}");
+        let leased = built(directory.path(), "leased");
+        let file = lower.join("data");
+        let Some(said) = printed(Command::new(leased).arg(&file).args(job(&engine, &file, kind))) else { return };
+        assert_eq!(told(&said), read);
+        assert!(said.ends_with("the lease is held\n"), "{kind}: {said}");
+    }
+    // What writes is a writer, so that the above can fail.
+    let Some(printed) = mounted("overlay", directory.path(), &job(&engine, data, "write")) else { return };
+    assert!(printed.ends_with("copied up: ./data\n"), "{printed}");
+}
