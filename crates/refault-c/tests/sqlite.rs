@@ -213,3 +213,27 @@ fn a_crash_in_the_middle_loses_nothing_that_was_committed() {
         assert_eq!(run(Some(extension), &database, check), printed);
     }
 }
+
+/// The system ends a process's locks of a file when any descriptor of it is closed: SQLite's default VFS sees to its own
+/// descriptors, and ours are closed when no connection has a lock.
+#[test]
+fn a_lock_stays_while_other_connections_of_the_process_come_and_go() {
+    let directory = scratch();
+    let Some(extension) = extension() else { return };
+    for mode in ["delete", "wal"] {
+        let database = directory.path().join(format!("{mode}.db"));
+        run(None, &database, &format!("PRAGMA journal_mode = {mode};CREATE TABLE t(x);INSERT INTO t VALUES (1);"));
+        let (mut ours, mut other) = (Shell::open(Some(extension), &database), Shell::open(None, &database));
+        other.expect(".timeout 0", "");
+        let begins = "BEGIN IMMEDIATE;\nROLLBACK;";
+        for rights in ["vfs=refault", "vfs=refault&mode=ro"] {
+            ours.expect("BEGIN IMMEDIATE;\nUPDATE t SET x = x + 1;\nSELECT x FROM t;", "2");
+            // A reader that comes and goes.
+            ours.expect(&format!(".connection 1\n{}\nSELECT x FROM t;", open(&database, rights)), "1");
+            ours.expect("SELECT count(*) > 0 FROM refault_stats;\n.connection 0\n.connection close 1", "1");
+            assert!(other.ask(begins).contains("database is locked"), "{mode} {rights}: the lock has gone");
+            ours.expect("ROLLBACK;", "");
+            other.expect(begins, "");
+        }
+    }
+}
