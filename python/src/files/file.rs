@@ -445,15 +445,15 @@ impl File {
         if self.here.read().unwrap_or_else(PoisonError::into_inner).is_none() {
             return Err(closed());
         }
-        if !self.has_written.swap(false, Ordering::Relaxed)
-            && !(self.origin.mode.writes && self.is_lent.load(Ordering::Relaxed))
-        {
+        let may_be_by_others = self.origin.mode.writes && self.is_lent.load(Ordering::Relaxed);
+        let is_due = self.has_written.swap(false, Ordering::Relaxed) || may_be_by_others;
+        if !is_due {
             return Ok(());
         }
         let here = self.known().ok_or_else(closed)?;
         let is_left = here.source.generation != generation();
         // Nothing was written by a child of a fork.
-        let outcome = if !is_left { py.detach(|| here.source.file.sync()) } else { Ok(()) };
+        let outcome = if is_left { Ok(()) } else { py.detach(|| here.source.file.sync()) };
         let_go(here.source, is_left);
         outcome.map_err(|error| {
             self.has_written.store(true, Ordering::Relaxed);
