@@ -515,7 +515,9 @@ impl Drop for CachedFile {
         // handle, the list of open files and the engine's have it.
         let is_empty =
             |opened: &Arc<Opened>| Arc::strong_count(opened) <= 3 && self.shared.engine().close_empty(opened.number);
-        let left = self.key.map_or(Left::None, |key| self.shared.known.leave(key, self.keeps, is_empty));
+        let is_durable = |opened: &Arc<Opened>| !self.shared.engine().dirty.any(opened.number, 0..u64::MAX, u64::MAX);
+        let known = &self.shared.known;
+        let left = self.key.map_or(Left::None, |key| known.leave(key, self.keeps, is_empty, is_durable));
         if matches!(left, Left::Nothing) {
             return;
         }

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::common::mounts::Mounted;
 use crate::common::*;
-use refault_cache::{CachedFile, OpenError, PageCache, WriteError};
+use refault_cache::{CacheOptions, CachedFile, OpenError, PageCache, WriteBack, WriteError};
 use rustix::fs::OFlags;
 
 const EBADF: i32 = libc::EBADF;
@@ -119,14 +119,43 @@ fn pages_stay_when_a_file_is_closed_and_its_descriptor_does_not() {
     assert_eq!(byte(&two, 5), Some(1), "what reads is open as long as there is a handle");
     drop(two);
     assert!(flags_below(&path).is_empty());
-    // A writer's descriptor stays: what it wrote may have to be made durable.
-    let writer = cache.options().write(true).open(&path).expect("opens");
-    writer.write_at(&[2], 5).expect("writes");
-    drop(writer);
-    assert_eq!(byte(&cache.open(&path).expect("opens"), 5), Some(2));
+    // Those of writers go too.
+    for buffered in [false, true] {
+        let writer = cache.options().write(true).buffered_writes(buffered).open(&path).expect("opens");
+        let demand = cache.options().write_on_demand(true).open(&path).expect("opens");
+        writer.write_at(&[2], 5).expect("writes");
+        demand.write_at(&[3; PAGE], 0).expect("writes");
+        drop((writer, demand));
+        assert!(flags_below(&path).is_empty(), "nothing is open");
+        let again = cache.open(&path).expect("opens");
+        assert_eq!((byte(&again, 5), flags_below(&path).len(), writers_below(&path)), (Some(3), 1, 0));
+        again.sync().expect("syncs");
+    }
     drop(kept);
     assert!(flags_below(&path).is_empty());
     assert_eq!(cache.report().resident_bytes, 0);
+}
+
+#[test]
+fn a_file_whose_pages_are_kept_stays_open_while_something_of_it_is_not_durable() {
+    let directory = directory();
+    let path = directory.path().join("data");
+    std::fs::write(&path, vec![1; 4 * PAGE]).expect("writes");
+    let options =
+        CacheOptions { memory: 64 * PAGE as u64, write_back: Some(WriteBack::default()), ..CacheOptions::default() };
+    let cache = PageCache::new(&options).expect("a cache");
+    let Some(writer) = opened(cache.options().write(true).open(&path)) else { return };
+    writer.write_at(&[2; PAGE], 0).expect("waits");
+    let kept = writer.keep_pages().expect("a file of the system");
+    drop(writer);
+    assert_eq!(std::fs::read(&path).expect("reads")[0], 2, "closed, it is written");
+    assert_eq!(flags_below(&path).len(), 1, "and could be made durable");
+    let again = cache.open(&path).expect("opens");
+    again.sync().expect("syncs");
+    drop(again);
+    assert!(flags_below(&path).is_empty());
+    assert_eq!(byte(&cache.open(&path).expect("opens"), 0), Some(2));
+    drop(kept);
 }
 
 #[test]

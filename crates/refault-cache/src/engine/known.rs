@@ -38,7 +38,7 @@ enum Entry {
 /// What there is of a file when a handle was closed.
 pub(crate) enum Left {
     /// Other handles; and what is to be closed, if they only keep pages.
-    Others(Option<Arc<File>>),
+    Others(Vec<Arc<File>>),
     /// No other handle: [`Known::closed`] has to follow.
     None,
     /// No other handle, and nothing more to be done.
@@ -98,15 +98,22 @@ impl Known {
     }
 
     /// A handle is closed, and what that leaves. `is_empty` says of a file without other handles that it has nothing to be
-    /// waited for, and forgets it.
-    pub(crate) fn leave(&self, key: Key, keeps: bool, is_empty: impl FnOnce(&Arc<Opened>) -> bool) -> Left {
+    /// waited for, and forgets it; `is_durable` of one whose other handles only keep pages that it has nothing to be written.
+    pub(crate) fn leave(
+        &self,
+        key: Key,
+        keeps: bool,
+        is_empty: impl FnOnce(&Arc<Opened>) -> bool,
+        is_durable: impl FnOnce(&Arc<Opened>) -> bool,
+    ) -> Left {
         let mut files = self.files.lock().expect(UNBROKEN);
         match files.entries.get_mut(&key) {
             Some(Entry::Open { opened, handles, keeping }) if *handles > 1 => {
                 *handles -= 1;
                 *keeping -= usize::from(keeps);
-                let is_idle = handles == keeping;
-                Left::Others(opened.backing.direct().filter(|_| is_idle).and_then(DirectFile::let_go))
+                let is_idle = handles == keeping && is_durable(opened);
+                let direct = opened.backing.direct().filter(|_| is_idle);
+                Left::Others(direct.map_or_else(Vec::new, DirectFile::let_go))
             }
             Some(Entry::Open { opened, .. }) if is_empty(opened) => {
                 files.entries.remove(&key);

@@ -5,8 +5,8 @@
 //! descriptor for writing with its first write.
 //!
 //! Invariant: while the file has a handle none of its descriptors is closed: to close one would take this process's locks of
-//! the file with it (fcntl(2)). When it has none, and only its pages are kept, what reads is closed ([`DirectFile::let_go`])
-//! until the file is opened again.
+//! the file with it (fcntl(2)). When it has none, and only its pages are kept, all are closed ([`DirectFile::let_go`]) until
+//! the file is opened again, unless something of it is not durable yet.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
@@ -15,7 +15,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use refault_store::PAGE_SIZE;
 use rustix::fs::{FileType, OFlags, Stat};
@@ -49,16 +49,22 @@ struct Reader {
     waits: AtomicBool,
 }
 
+/// Descriptors of a file.
+#[derive(Debug, Default)]
+struct Held {
+    /// None while only its pages are kept.
+    reader: Option<Reader>,
+    /// What writes where that does not.
+    writer: Option<Arc<File>>,
+    /// What writes where the kernel is to gather what is written.
+    gatherer: Option<Arc<File>>,
+}
+
 /// A file without the kernel's page cache.
 #[derive(Debug)]
 pub struct DirectFile {
-    /// None while only its pages are kept.
-    reader: RwLock<Option<Reader>>,
-    /// What writes where that does not.
-    writer: OnceLock<Arc<File>>,
-    /// What writes where the kernel is to gather what is written.
-    gatherer: OnceLock<Arc<File>>,
-    /// Held while these are opened.
+    held: RwLock<Held>,
+    /// Held while more of these are opened.
     opening: Mutex<()>,
     /// The kernel is to gather what is written.
     gathers: AtomicBool,
@@ -140,8 +146,6 @@ impl<'a> Fresh<'a> {
         let key = self.key();
         let is_device = matches!(key, Key::Device(_));
         DirectFile {
-            writer: OnceLock::new(),
-            gatherer: OnceLock::new(),
             opening: Mutex::default(),
             gathers: AtomicBool::new(self.gathers),
             key,
@@ -151,7 +155,7 @@ impl<'a> Fresh<'a> {
             path: self.kept_path().map_or_else(OnceLock::new, |path| path.to_owned().into()),
             is_device,
             changes: Changes::new(&self.stat),
-            reader: RwLock::new(Some(self.reader())),
+            held: RwLock::new(Held { reader: Some(self.reader()), ..Held::default() }),
         }
     }
 }
@@ -180,10 +184,17 @@ impl DirectFile {
         (self.file().expect("it is open"), &self.copies)
     }
 
+    fn held(&self) -> RwLockReadGuard<'_, Held> {
+        self.held.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn held_mut(&self) -> RwLockWriteGuard<'_, Held> {
+        self.held.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What there is of what reads, if it is open.
     fn reader<T>(&self, of: impl FnOnce(&Reader) -> T) -> io::Result<T> {
-        let reader = self.reader.read().unwrap_or_else(PoisonError::into_inner);
-        let of = reader.as_ref().map(of);
+        let of = self.held().reader.as_ref().map(of);
         of.ok_or_else(|| io::Error::other("the file is closed, and its pages alone are kept"))
     }
 
@@ -191,32 +202,33 @@ impl DirectFile {
         self.reader(|reader| reader.file.clone())
     }
 
-    /// The file has no handle any more, but its pages are kept: returns what reads it, to be closed, unless it may have
-    /// something to write still.
-    pub(crate) fn let_go(&self) -> Option<Arc<File>> {
-        let mut reader = self.reader.write().unwrap_or_else(PoisonError::into_inner);
-        let has_written = self.writer.get().is_some() || self.gatherer.get().is_some();
-        if has_written || reader.as_ref().is_some_and(|reader| reader.is_writable) {
-            return None;
-        }
-        reader.take().map(|reader| reader.file)
+    /// The file has no handle any more, but its pages are kept, and nothing is to be written: returns its descriptors, to be
+    /// closed.
+    pub(crate) fn let_go(&self) -> Vec<Arc<File>> {
+        let Held { reader, writer, gatherer } = std::mem::take(&mut *self.held_mut());
+        reader.map(|reader| reader.file).into_iter().chain(writer).chain(gatherer).collect()
     }
 
     /// Sees to it that there is a descriptor for writing.
     pub(crate) fn become_writable(&self) -> io::Result<()> {
-        let (gathers, gatherer) = (self.gathers(), self.gatherer.get());
-        let direct = self.writer.get().is_some();
-        if gatherer.is_some() || !gathers && (direct || self.reader(|reader| reader.is_writable)?) {
+        let gathers = self.gathers();
+        let is_there = |held: &Held| {
+            held.gatherer.is_some()
+                || !gathers && (held.writer.is_some() || held.reader.as_ref().is_some_and(|reader| reader.is_writable))
+        };
+        if is_there(&self.held()) {
             return Ok(());
         }
         let _one = self.opening.lock().expect("invariant: nothing panics under this lock");
-        let (place, flags) = if gathers { (&self.gatherer, OFlags::empty()) } else { (&self.writer, OFlags::DIRECT) };
-        if place.get().is_none() {
-            let mut options = File::options();
-            options.read(true).write(true).custom_flags(flags.bits() as i32);
-            let writer = Arc::new(self.reopened(&options)?);
-            place.get_or_init(|| writer);
+        if is_there(&self.held()) {
+            return Ok(());
         }
+        let mut options = File::options();
+        let flags = if gathers { OFlags::empty() } else { OFlags::DIRECT };
+        options.read(true).write(true).custom_flags(flags.bits() as i32);
+        let writer = Some(Arc::new(self.reopened(&options)?));
+        let mut held = self.held_mut();
+        *(if gathers { &mut held.gatherer } else { &mut held.writer }) = writer;
         Ok(())
     }
 
@@ -252,15 +264,20 @@ impl DirectFile {
             self.gathers.store(true, Ordering::Relaxed);
         }
         let theirs = again.reader();
-        let mut mine = self.reader.write().unwrap_or_else(PoisonError::into_inner);
-        let left = match &*mine {
+        let mut held = self.held_mut();
+        let Held { reader, writer, .. } = &mut *held;
+        let left = match reader {
             None => {
-                *mine = Some(theirs);
+                *reader = Some(theirs);
                 None
             }
-            Some(mine) if theirs.is_writable && !mine.is_writable => self.writer.set(theirs.file).err(),
+            Some(mine) if theirs.is_writable && !mine.is_writable && writer.is_none() => {
+                *writer = Some(theirs.file);
+                None
+            }
             Some(_) => Some(theirs.file),
         };
+        drop(held);
         (Spare(left), may_differ)
     }
 
@@ -281,9 +298,10 @@ impl DirectFile {
 
     /// What writes, and whether it is what the kernel gathers by.
     fn writer(&self) -> io::Result<(Arc<File>, bool)> {
-        let own = self.reader(|reader| reader.is_writable.then(|| reader.file.clone())).ok().flatten();
-        let direct = own.or_else(|| self.writer.get().cloned()).map(|file| (file, false));
-        let gatherer = self.gatherer.get().map(|file| (file.clone(), true));
+        let held = self.held();
+        let own = held.reader.as_ref().filter(|reader| reader.is_writable).map(|reader| reader.file.clone());
+        let direct = own.or_else(|| held.writer.clone()).map(|file| (file, false));
+        let gatherer = held.gatherer.clone().map(|file| (file, true));
         let found = if self.gathers() { gatherer.or(direct) } else { direct.or(gatherer) };
         found.ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))
     }
