@@ -321,7 +321,7 @@ impl Engine {
             return;
         }
         if write {
-            // Nobody reads what was there.
+            // No thread reads the old contents.
             self.pages.take_mark(page);
         }
         // The first access to a page that was read ahead is the one that it was read for.
@@ -395,9 +395,9 @@ impl Engine {
         self.dirty.widen(at, parts);
     }
 
-    /// No frame is to be had and a file's device refuses: a page that is dirty only because a sync has failed, and
-    /// that is in nobody's hands, goes, and every sync says so from then on. One that is pinned stays: its frame would
-    /// not come free. Returns whether any was there.
+    /// No frame is free and a file's device refuses: discards a page that is dirty only because a sync has failed. No
+    /// thread fills, writes or pins that page. Every sync tells of the loss from then on. A pinned page stays, because
+    /// its frame would not come free. Returns whether there was such a page.
     pub(crate) fn give_up(&mut self, file: u32) -> bool {
         let is_pinned = |page| self.buffers.pins.count(self.frame(page)) > 0;
         let is_free = |page| !self.pages.is_busy(page) && !self.pages.is_writing(page) && !is_pinned(page);
@@ -407,7 +407,7 @@ impl Engine {
         true
     }
 
-    /// A page was written through, by a write that began when the device had failed so many times to make its file
+    /// A page was written through, by a write that began when the device had failed `failures` times to make its file
     /// durable. What waited of it before is either in its frame, and waits again, or was written as well.
     pub(crate) fn wrote_through(&mut self, at: At, page: PageId, failures: u64, parts: Parts) {
         let earlier = self.dirty.resume(at);
@@ -431,7 +431,7 @@ impl Engine {
         }
     }
 
-    /// Forgets a page, unless somebody is writing to it.
+    /// Forgets a page, unless a thread fills it or writes it.
     fn forget_idle(&mut self, page: PageId) {
         if !self.pages.is_busy(page) && !self.pages.is_writing(page) {
             self.forget(page);
@@ -516,8 +516,9 @@ impl Engine {
         }
     }
 
-    /// Tells the policy how many pages may be resident, and finds when it wants to be asked for room: if so many frames
-    /// have gone. A policy that keeps a reserve counts free frames itself, and must not take orphans for some.
+    /// Tells the policy how many pages may be resident when `retired` frames have gone. Finds the threshold at which
+    /// the policy wants to be asked for room. A policy that keeps a reserve counts free frames itself, and must not
+    /// take orphans for some.
     fn set_capacity(&mut self, retired: u32) {
         let orphans = if self.policy.cached_pools().is_some() { self.orphans } else { 0 };
         let others = (orphans + retired).min(self.limit - 1);

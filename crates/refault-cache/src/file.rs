@@ -432,8 +432,8 @@ impl CachedFile {
         length.map(|_| ())
     }
 
-    /// Readers find a new length, not below the one that they find now. What was filled under that one has zeros behind it:
-    /// its last page is dropped, unless it waits to be written, and nobody fills it until the new length holds.
+    /// Readers find a new length, not below the one that they find now. What was filled under that one has zeros behind
+    /// it. Its last page is dropped, unless it waits to be written, and no thread fills it until the new length holds.
     fn lengthen(&self, bytes: u64) {
         let engine = self.forget_page(self.shared.engine(), self.len() / PAGE, &is_clean);
         self.opened.length.store(bytes, Ordering::Release);
@@ -511,8 +511,8 @@ impl Drop for CachedFile {
         if !self.origin.is_here() {
             return;
         }
-        // A file of which there is no page has nothing to be written or forgotten, and what nobody else has goes with us: this
-        // handle, the list of open files and the engine's have it.
+        // A file without a page has nothing to be written or forgotten. If only this handle, the list of open files and
+        // the engine have it, it closes with this handle.
         let is_empty =
             |opened: &Arc<Opened>| Arc::strong_count(opened) <= 3 && self.shared.engine().close_empty(opened.number);
         let is_durable = |opened: &Arc<Opened>| !self.shared.engine().dirty.any(opened.number, 0..u64::MAX, u64::MAX);

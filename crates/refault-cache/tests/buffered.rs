@@ -49,7 +49,7 @@ fn the_kernel_has_what_is_written_and_drops_it_when_it_is_durable() {
     let Some((_directory, path)) = direct_file(&vec![1; 2000 * PAGE]) else { return };
     let file = open(&path);
     let other = File::open(&path).expect("opens");
-    // Nobody is to have it: what is written directly leaves the kernel's page cache.
+    // The kernel is not to have the file: what is written directly leaves its page cache.
     cache().options().write(true).open(&path).expect("opens").write_at(&vec![1; 2000 * PAGE], 0).expect("writes");
     assert_eq!(kernels(&other, 1000), None, "the test is to begin without");
     file.reload().expect("reloads");

@@ -325,7 +325,7 @@ fn changes_by_others_are_told_from_own_writes() {
         // A write of its own after that hides nothing.
         file.write_at(&[4; PAGE], 0).expect("writes");
         file.sync().expect("syncs");
-        assert_eq!(byte(8 * PAGE as u64), 1, "nobody has asked");
+        assert_eq!(byte(8 * PAGE as u64), 1, "no call has asked");
         assert!(file.reload_if_changed().expect("looks"));
         assert_eq!((byte(8 * PAGE as u64), byte(0)), (9, 4));
         assert!(!file.reload_if_changed().expect("looks"), "it is told once");

@@ -165,9 +165,9 @@ fn history(seed: u64, operations: usize, write_back: Option<WriteBack>, compress
                         Err(error) => {
                             assert!(error.to_string().contains("had left memory"), "{error}");
                             outcome.lost += 1;
-                            assert!(sync().is_err(), "nobody has mended it");
+                            assert!(sync().is_err(), "no write has mended it");
                             mend(&file, &mut reference, random.below(2) == 0);
-                            sync().expect("whoever goes on can");
+                            sync().expect("a caller that goes on can");
                         }
                     }
                     reference.sync();
@@ -346,7 +346,7 @@ fn what_is_dirty_is_written_in_time_without_being_asked_for() {
     file.write_at(&[9; PAGE], 0).expect("stays in memory");
     let deadline = std::time::Instant::now() + Duration::from_secs(20);
     while device.0.lock().unwrap().durable[0] != 9 {
-        assert!(std::time::Instant::now() < deadline, "nobody writes what has expired");
+        assert!(std::time::Instant::now() < deadline, "the cache does not write what has expired");
         std::thread::sleep(Duration::from_millis(5));
     }
     while cache.report().dirty_bytes != 0 {

@@ -26,7 +26,7 @@ fn read(file: &CachedFile, index: u64) {
     file.read_at(&mut [0; 8], index * PAGE as u64).expect("reads");
 }
 
-/// Reads of so many whole passes over a file that had to ask the device.
+/// Reads of `passes` whole passes over a file that had to ask the device.
 fn misses(cache: &PageCache, file: &CachedFile, passes: u64) -> u64 {
     let pages = file.len() / PAGE as u64;
     let before = cache.report().counters.file_reads;

@@ -34,8 +34,8 @@ fn read_all(file: &CachedFile) {
     }
 }
 
-/// Forks; the child says by its exit status what came of `work`. It allocates and waits for nobody else's locks: libc's own are
-/// well after a fork.
+/// Forks; the child says by its exit status what came of `work`. It allocates, and waits for no other thread's locks:
+/// libc's own are well after a fork.
 fn child(work: impl FnOnce() -> bool) -> i32 {
     // SAFETY: the child does what the test names, and ends without running anything of the parent's.
     match unsafe { libc::fork() } {

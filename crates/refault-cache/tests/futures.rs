@@ -1,5 +1,5 @@
-//! Reads that are polled for: many at once from one thread, finished whoever waits, with the contents of any other
-//! read.
+//! Reads that are polled for: many at once from one thread, finished whichever thread waits, with the contents of any
+//! other read.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -33,7 +33,7 @@ fn wait<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// A file whose reads return only when so many of them have come.
+/// A file whose reads return only when as many of them have come as the barrier counts.
 struct Together(Memory, Barrier);
 
 impl Backing for Together {
@@ -140,7 +140,7 @@ fn a_future_that_is_dropped_leaves_a_whole_cache_and_errors_are_told() {
     let left = || cache.report().resident_bytes;
     let begun = std::time::Instant::now();
     while left() != 0 {
-        assert!(begun.elapsed().as_secs() < 20, "{} bytes of a file that nobody has", left());
+        assert!(begun.elapsed().as_secs() < 20, "{} bytes of a file that no caller has", left());
         std::thread::yield_now();
     }
 }
@@ -181,7 +181,7 @@ fn a_waker_that_panics_takes_no_other_read_with_it() {
                     wait(file.read_at_async(vec![0; 1], page * PAGE as u64)).1.expect("reads");
                 }
             }),
-            "reads that nobody finishes"
+            "reads that no thread finishes"
         );
     }
 }
@@ -230,7 +230,7 @@ fn what_panics_below_a_file_is_an_error_of_the_read_and_leaves_no_page_busy() {
                 file.read_at(&mut [0], page(at)).expect("reads");
             }
         }),
-        "a page that nobody gives back"
+        "a page that no thread gives back"
     );
 }
 

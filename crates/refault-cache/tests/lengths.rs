@@ -70,11 +70,11 @@ impl Stop {
 
 impl Stopped {
     fn wait(&self) {
-        self.0.recv().expect("somebody stops");
+        self.0.recv().expect("a call stops");
     }
 
     fn go_on(&self) {
-        self.1.send(()).expect("somebody waits");
+        self.1.send(()).expect("a call waits");
     }
 }
 
@@ -139,7 +139,7 @@ fn a_page_that_is_cut_in_two_while_a_sync_fails_is_not_lost_in_silence() {
         cut.join().expect("ends").expect("it is cut");
     });
     drop(set);
-    file.sync().expect_err("what was written before the end may be gone, and nobody has it");
+    file.sync().expect_err("what was written before the end may be gone, and memory does not have it");
     file.write_at(&[8; 100], AT).expect("goes through");
     file.sync().expect("all of it was written anew");
 }

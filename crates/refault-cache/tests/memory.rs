@@ -20,7 +20,7 @@ static ALLOCATOR: Counting = Counting;
 const MEMORY: usize = 16 << 20;
 /// What comes on top of `memory` at most.
 const BESIDES: usize = 2 << 20;
-/// The file is so many times as large.
+/// The file is 64 times as large.
 const PAGES: u64 = 64 * (MEMORY / PAGE) as u64;
 
 /// Pages begin with their numbers.

@@ -84,7 +84,7 @@ fn write(file: &CachedFile, number: u64, version: u64) {
     file.write_at(&page_of(number, version), number * PAGE as u64).expect("writes");
 }
 
-/// Reads so many pages here and there that all numbers are used again.
+/// Reads 30,000 pages here and there: enough that all numbers are used again.
 fn use_all_numbers_again(file: &CachedFile, seed: u64) {
     let mut random = Random::new(seed);
     for _ in 0..30_000 {

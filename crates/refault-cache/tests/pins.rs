@@ -237,6 +237,6 @@ fn streams_forward_backward_and_with_gaps_are_read_ahead() {
         }
         let report = cache.report();
         assert!(report.misses <= 6, "step {step}: {report:?}");
-        assert!(report.counters.file_reads <= 300, "step {step} reads what nobody asks for: {report:?}");
+        assert!(report.counters.file_reads <= 300, "step {step} reads what no call asks for: {report:?}");
     }
 }

@@ -74,7 +74,7 @@ impl Cache {
         }
     }
 
-    /// As `Pages::relocate`: the page's contents move to a free frame, unless somebody reads them.
+    /// As `Pages::relocate`: the page's contents move to a free frame, unless a thread reads them.
     fn relocate(&self, page: usize) {
         let mut engine = self.engine.lock().unwrap();
         if self.words[page].load(Ordering::SeqCst) & HIDDEN != 0 {
@@ -87,7 +87,7 @@ impl Cache {
             new.store(old.load(Ordering::SeqCst), Ordering::SeqCst);
         }
         self.words[page].store(to | before & MARKS, Ordering::SeqCst);
-        // Whoever gets it next may write it at once.
+        // The page that gets the frame next may write it at once.
         from.iter().for_each(|half| half.store(u64::MAX, Ordering::SeqCst));
         engine.free.push(before & FRAME);
     }
@@ -100,7 +100,7 @@ impl Cache {
         }
     }
 
-    /// The page's contents change: where it is if nobody reads, otherwise the frame is left to those who do.
+    /// The page's contents change: in place if no thread reads them, otherwise the frame is left to its readers.
     fn overwrite(&self, page: usize, version: u64) {
         let mut engine = self.engine.lock().unwrap();
         let word = self.words[page].load(Ordering::SeqCst);

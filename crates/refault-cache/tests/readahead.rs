@@ -120,7 +120,7 @@ impl Backing for Far {
     }
 
     fn write(&self, _: &[IoSlice<'_>], _: u64) -> io::Result<usize> {
-        unreachable!("nobody writes")
+        unreachable!("the test writes nothing")
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -115,7 +115,7 @@ fn a_reload_tells_of_a_loss_that_no_sync_has_told_of() {
     file.set_write_through(false);
     device.0.lock().unwrap().fail_sync = true;
     file.write_at(&[2; PAGE], PAGE as u64).expect("stays in memory");
-    wait_until("nobody syncs in the background", || !device.0.lock().unwrap().fail_sync);
+    wait_until("no thread syncs in the background", || !device.0.lock().unwrap().fail_sync);
     wait_until("it stays dirty", || cache.report().dirty_bytes == 0);
     let told = file.reload().expect_err("a page is lost");
     assert!(told.to_string().contains("the page at byte 0, which had left memory"), "{told}");
@@ -171,7 +171,7 @@ fn a_device_that_refuses_for_a_moment_costs_waiting_and_no_page() {
     fill_all_of_memory(&refused, &bad);
     let again = bad.clone();
     let mended = std::thread::spawn(move || {
-        wait_until("nobody asks it to write", || again.0.lock().unwrap().refused > 0);
+        wait_until("no thread asks it to write", || again.0.lock().unwrap().refused > 0);
         again.0.lock().unwrap().fail_writes = false;
     });
     let mut seen = vec![0; 96 * PAGE];
@@ -190,7 +190,7 @@ fn a_new_length_leaves_what_was_refused_before_to_the_next_sync() {
     let file = open(&cache, &device);
     device.0.lock().unwrap().fail_writes = true;
     file.write_at(&[1; PAGE], 95 * PAGE as u64).expect("stays in memory");
-    wait_until("nobody writes in the background", || device.0.lock().unwrap().refused > 0);
+    wait_until("no thread writes in the background", || device.0.lock().unwrap().refused > 0);
     device.0.lock().unwrap().fail_writes = false;
     // What the background had begun has ended.
     std::thread::sleep(Duration::from_millis(20));
@@ -258,7 +258,7 @@ fn who_waits_for_what_the_background_is_refused_is_told() {
         let cache = cache(true);
         let file = cache.attach(Box::new(gate.clone())).expect("opens");
         file.write_at(&[1; PAGE], 0).expect("stays in memory");
-        wait_until("nobody writes in the background", || gate.0.0.lock().unwrap().waits);
+        wait_until("no thread writes in the background", || gate.0.0.lock().unwrap().waits);
         std::thread::scope(|scope| {
             // It waits for the background, and what it does itself then goes well.
             let sync = scope.spawn(|| file.sync());
@@ -299,7 +299,8 @@ fn no_sync_comes_between_a_loss_that_is_made_good_and_what_makes_it_good() {
     }
 }
 
-/// What a sync that failed may have lost is as the device has it, and nobody writes it later: others may have been at work.
+/// What a sync that failed may have lost is as the device has it. The cache does not write it later: other programs may
+/// have written there.
 #[test]
 fn a_file_that_forgets_is_not_written_after_a_sync_that_failed() {
     for (seed, through) in [(21, true), (22, false)] {

@@ -290,7 +290,7 @@ fn posix_lock(file: &File, command: i32, kind: i32) -> libc::flock {
     lock
 }
 
-/// Whoever closes any descriptor of a file gives up this process's locks of it.
+/// A close of any descriptor of a file releases this process's locks of it.
 #[test]
 fn locks_of_the_process_outlive_what_a_cache_does_with_an_open_file() {
     let directory = directory();

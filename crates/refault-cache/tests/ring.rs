@@ -69,5 +69,5 @@ fn reads_go_on_when_the_kernel_takes_requests_no_more() {
         }
         ended.send(()).expect("the test waits");
     });
-    end.recv_timeout(Duration::from_secs(20)).expect("reads that nobody finishes");
+    end.recv_timeout(Duration::from_secs(20)).expect("reads that no thread finishes");
 }

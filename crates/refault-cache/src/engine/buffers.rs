@@ -108,8 +108,8 @@ impl Buffers {
             // of memory for what has gone.
             let _ = unsafe { rustix::mm::madvise(start, bytes, rustix::mm::Advice::LinuxNoHugepage) };
         }
-        // SAFETY: inside the mapping, and nobody reads or writes the frame: it is free without a pin but for readers that
-        // come too late, who do not look. If the kernel refuses, the memory stays.
+        // SAFETY: inside the mapping, and no thread reads or writes the frame. It is free, and only readers that come
+        // too late pin it, which do not look at its bytes. If the kernel refuses, the memory stays.
         let _ = unsafe { rustix::mm::madvise(at, PAGE_SIZE, rustix::mm::Advice::LinuxDontNeed) };
     }
 

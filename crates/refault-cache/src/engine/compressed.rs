@@ -28,7 +28,7 @@ use refault_store::{CompressedPool, Page, Scratch, Slot, Store, same_filled};
 pub(crate) const MAX_RUN: usize = 8;
 /// Pages that did not compress, one after the other, after which few are tried.
 const PATIENCE: u32 = 64;
-/// One of so many is tried then.
+/// One page in this many is tried then.
 const PROBE: u32 = 32;
 /// The oldest pages that go when one finds no room.
 const MAKE_ROOM: usize = 4;

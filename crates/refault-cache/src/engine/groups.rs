@@ -1,10 +1,10 @@
 //! Which numbers pages have, and which groups of pages may lose theirs.
 //!
-//! A page gets a number when it is asked for, together with its neighbours ([`crate::engine::table`]). Under that number the
-//! policy and the cache keep what they know of it, also when it was evicted. There are so many numbers as their records
-//! may take of memory ([`crate::engine`]); once they are all given, the group that has had no page in memory for the
-//! longest time gives up its own, and what was known of it is forgotten (spec: workingset §8, where the kernel bounds its
-//! shadow entries so).
+//! A page gets a number when it is asked for, together with its neighbours ([`crate::engine::table`]). Under that
+//! number the policy and the cache keep what they know of it, also when it was evicted. The memory that their records
+//! may take bounds how many numbers there are ([`crate::engine`]). Once all are given, the group that has had no page
+//! in memory for the longest time loses its own. The cache then forgets what it knew of that group (spec: workingset
+//! §8, where the kernel bounds its shadow entries so).
 //!
 //! The longest time as a hand finds it that goes round all groups: one that has had a page in memory since the hand was
 //! there last is passed over, unless too many were in a row.
@@ -37,11 +37,11 @@ const MAX_YOUNG: u64 = 1024;
 /// Groups of a file that are dealt with at once where all of them are: as above.
 pub(crate) const MAX_AT_ONCE: usize = 256;
 
-/// How far somebody has come who goes through the groups of a file.
+/// How far a walk through the groups of a file has come.
 pub(crate) enum Walk {
     /// Through the places of a range.
     Places(Range<u64>),
-    /// Through the file's list, of which so many are left.
+    /// Through the file's list; the number of groups that are left.
     Listed(usize),
 }
 
@@ -79,8 +79,8 @@ impl Groups {
         }
     }
 
-    /// A file is to have its first group, or has none: where its pages are counted that were read ahead and evicted before
-    /// anybody asked for them.
+    /// A file is to have its first group, or has none. `opened` counts its pages that were read ahead and evicted
+    /// before a caller asked for them.
     pub(crate) fn open(&mut self, file: u32, opened: Arc<Opened>) {
         self.files.entry(file).or_default().opened.get_or_insert(opened);
     }
@@ -175,7 +175,7 @@ impl Groups {
 
     /// A group of which no page is used stands for nothing any more, and is the caller's.
     pub(crate) fn remove(&mut self, group: GroupId) {
-        debug_assert_eq!(self.state(group).load(Ordering::Relaxed) & USED, 0, "invariant: nobody uses a page of it");
+        debug_assert_eq!(self.state(group).load(Ordering::Relaxed) & USED, 0, "invariant: no page of it is used");
         self.set_state(group, |_| 0);
         let (file, _) = self.table.of(group);
         let position = self.positions[group as usize];
@@ -238,7 +238,7 @@ impl Groups {
         self.files.get(&number).is_none_or(|file| file.groups.is_empty())
     }
 
-    /// Where pages of a page's file are counted that nobody asked for.
+    /// Counts the pages of a page's file that were read ahead and evicted before a caller asked for them.
     pub(crate) fn unread(&self, page: PageId) -> Option<&AtomicU32> {
         self.files.get(&self.table.of(page / GROUP).0)?.opened.as_ref().map(|opened| &opened.unread)
     }
@@ -368,7 +368,7 @@ mod tests {
             let mut order: Vec<u32> = (0..GROUPS).collect();
             (1..order.len()).for_each(|at| order.swap(at, random.below(at as u64 + 1) as usize));
             for place in order {
-                let group = groups.take_free().expect("there are so many");
+                let group = groups.take_free().expect("a free group");
                 groups.insert(group, 1, place);
             }
             let (mut walk, mut met, mut gone) = (groups.walk(1, &range), Vec::new(), 0);
@@ -396,7 +396,7 @@ mod tests {
         let mut groups = Groups::new(Arc::new(Table::new(GROUPS)));
         (1..=GROUPS / STEP).for_each(|steps| groups.grow((steps * STEP * GROUP) as usize));
         for place in 0..GROUPS {
-            let group = groups.take_free().expect("there are so many");
+            let group = groups.take_free().expect("a free group");
             groups.insert(group, 1, place);
         }
         // All are young, as when numbers are used again for the first time, and a third is used.

@@ -136,8 +136,8 @@ impl Pages {
             return false;
         }
         let Some(before) = self.buffers.pins.take(self.word(page)) else { return false };
-        // SAFETY: the page's frame is pinned by nobody and no word names it any more, so nobody writes it; nobody but this thread has
-        // the other one, which is not the same.
+        // SAFETY: no thread pins the page's frame and no word names it any more, so no thread writes it. Only this
+        // thread has the other frame, which is not the same.
         unsafe { self.buffers.page_mut(to).0.copy_from_slice(&self.buffers.page(before & FRAME).0) };
         self.word(page).store(to | before & MARKS, Ordering::SeqCst);
         true

@@ -18,7 +18,7 @@ use crate::sync::{AtomicU32, Ordering};
 pub(crate) const HIDDEN: u32 = 1 << 31;
 /// Who reads this page is to read ahead.
 pub(crate) const MARKER: u32 = 1 << 30;
-/// The page was read ahead, and nobody has read it.
+/// The page was read ahead, and no thread has read it.
 pub(crate) const UNREAD: u32 = 1 << 29;
 /// What the first reader takes off.
 pub(crate) const MARKS: u32 = MARKER | UNREAD;

@@ -152,7 +152,7 @@ mod tests {
             if engine.pages.is_resident(page) {
                 resident += 1;
                 assert_eq!(engine.pages.frame(page), frame, "readers look elsewhere");
-                // SAFETY: nobody writes.
+                // SAFETY: no thread writes.
                 assert_eq!(unsafe { engine.buffers.page(frame) }.0[..4], page.to_le_bytes(), "contents of page {page}");
             } else {
                 assert!(to_fill.contains(&(page, frame)), "page {page} has a frame that it does not know");

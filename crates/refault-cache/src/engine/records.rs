@@ -1,8 +1,8 @@
 //! Numbers of pages and the memory that their records take: when there are more, when they are used again, and how
 //! frames give way to records.
 //!
-//! Frames give way in steps, one with each fill: a cache of many frames has thousands to give when its records double,
-//! and whoever asks for the lock meanwhile waits for a step alone.
+//! Frames give way in steps, one with each fill. A cache of many frames has thousands to give when its records double.
+//! A thread that asks for the lock meanwhile waits for one step alone.
 //!
 //! Cost: of a step the eviction of [`MAX_RETIRED_AT_ONCE`] pages. A record is less than a frame, and a fill has no more than
 //! one new record, so steps keep up with the records that are in use.
@@ -16,10 +16,10 @@ use crate::error::ReadError;
 
 /// Bytes of records for which no frame gives way: small caches have the frames that their memory says.
 pub(super) const FREE_RECORDS: usize = 1 << 20;
-/// The share of memory, one of so many parts, that the records of pages may take beyond these. Between a half and all of
-/// it is used once enough pages were asked for.
+/// The records of pages may take one part in this many of memory beyond these. Between a half and all of it is used
+/// once enough pages were asked for.
 pub(super) const RECORDS_SHARE: u64 = 8;
-/// The share of frames, one of so many parts, that give way at most, whatever else is kept besides.
+/// At most one frame in this many gives way, whatever else is kept besides.
 const RETIRED_SHARE: u32 = 4;
 /// Fills after which records are counted anew: those of writes and compressed pages come and go.
 const FILLS_PER_CHARGE: u32 = 256;
@@ -131,7 +131,7 @@ impl Engine {
                 self.frames.free_block(taken, 0);
                 return last;
             }
-            // Without a page it has gone already, or somebody still reads what was in it.
+            // A frame without a page has gone already, or a thread still reads what was in it.
             if let Some(page) = self.frames.page(last)
                 && self.pages.relocate(page, taken)
             {

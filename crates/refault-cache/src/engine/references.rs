@@ -5,9 +5,9 @@
 //! policy hears of every hit before it decides anything, as if there were no rings. With several, a ring that is not
 //! emptied in time forgets its oldest hits: the policy then knows of fewer than there were.
 //!
-//! Among threads that all find what they read, one empties the rings of all: whoever did so last. What the policy writes
-//! down stays in the caches of its processor, and the others are not held up. Another takes over when its ring is nearly
-//! full.
+//! Among threads that all find what they read, one empties the rings of all: the thread that did so last. What the
+//! policy writes down stays in the caches of its processor, and the others are not held up. Another takes over when its
+//! ring is nearly full.
 //!
 //! Invariants: rings are emptied under the engine's lock; the count of hits is exact. Cost: one addition and one store
 //! per hit; 640 bytes per ring.
@@ -160,7 +160,7 @@ mod tests {
                 assert_eq!(asked, 0, "two threads tell");
                 references.tells();
                 let own = (0..BATCH as u32).filter(|page| references.note(1_000_000 + page)).count();
-                assert_eq!(own, 1, "nobody tells");
+                assert_eq!(own, 1, "no thread tells");
                 references.drain(|page| told.push(page));
             }
         });

@@ -4,15 +4,15 @@
 //! hits of *marked* pages: the first page of what was read ahead carries a mark, and who reads it asks for the next
 //! window, so that the device works while the reader does. A window starts at four times the read and grows to the most
 //! that is allowed, by four while it is small and then by two (the kernel's rule: `page_cache_ra_order`,
-//! `force_page_cache_ra` and `get_next_ra_size` in `mm/readahead.c`). Pages that were read ahead and evicted before
-//! anybody asked for them halve it, down to nothing. Where a window takes long however small it is, a reader that had to
+//! `force_page_cache_ra` and `get_next_ra_size` in `mm/readahead.c`). Pages that were read ahead and evicted before a
+//! reader asked for them halve it, down to nothing. Where a window takes long however small it is, a reader that had to
 //! wait for one has two under way from then on ([`Streams::further`]).
 //!
 //! Invariants: at most [`STREAMS`] streams per file, the one used longest ago makes place; a window never begins before
 //! the file. Cost: each stream is looked at once per miss and per mark.
 
 const STREAMS: usize = 16;
-/// Reads of a stream are at most so many pages apart.
+/// Reads of a stream are at most this many pages apart.
 const MAX_STEP: u64 = 1024;
 /// Pages of a stream with gaps that are read ahead at most: each is a read of its own.
 const MAX_GAPPED: u64 = 16;
@@ -38,7 +38,7 @@ impl Window {
         self.first.checked_add_signed(self.step * self.pages as i64)
     }
 
-    /// The window in parts of at most so many pages, in the order in which they will be asked for.
+    /// The window in parts of at most `most` pages, in the order in which the reader will ask for them.
     pub(crate) fn parts(self, most: u64) -> impl Iterator<Item = Window> {
         (0..self.pages.div_ceil(most)).map_while(move |number| {
             let first = self.first.checked_add_signed((number * most) as i64 * self.step)?;
@@ -87,11 +87,11 @@ impl Stream {
 pub(crate) struct Streams {
     streams: [Stream; STREAMS],
     clock: u64,
-    /// Windows are halved so many times, because what was read ahead was evicted unread.
+    /// Times that windows are halved, because pages that were read ahead were evicted unread.
     restraint: u32,
     /// Pages that were evicted unread at the last look.
     seen_unread: u32,
-    /// So many more may be, of those that waited when windows were halved last.
+    /// Further pages that may be evicted unread, of those that waited when windows were halved last.
     excused: u32,
     /// Reads and windows since then that were right.
     good: u32,
@@ -180,8 +180,8 @@ impl Streams {
         }
     }
 
-    /// So many pages of this file were evicted unread so far, and at most so many `waiting` ones are to go for one
-    /// halving: smaller windows save none of what is there already.
+    /// `pages` pages of this file were evicted unread so far. At most `waiting` more may be evicted for one halving:
+    /// smaller windows save no page that is there already.
     pub(crate) fn unread(&mut self, pages: u32, waiting: u32) {
         let lost = pages.wrapping_sub(self.seen_unread);
         self.seen_unread = pages;

@@ -20,7 +20,7 @@ use crate::engine::pins::{MARKS, NOWHERE};
 pub(crate) const GROUP: u32 = 4;
 /// Groups whose records are made together.
 pub(crate) const STEP: u32 = 128;
-/// Groups that there can be: so many per frame, or so many.
+/// Groups at most: this many per frame, or [`MIN_GROUPS`] where that is more.
 const MAX_PER_FRAME: u32 = 16;
 const MIN_GROUPS: u32 = 1 << 15;
 /// Records that a reader looks at before it asks under the lock: chains may change under its eyes.
@@ -77,7 +77,8 @@ impl Found<'_> {
     }
 }
 
-/// Where a page of a file is: its group's place and its own within the group. `None`: no file has so many pages.
+/// Where a page of a file is: its group's place and its own within the group. `None`: the index lies beyond the largest
+/// file.
 #[inline]
 pub(crate) fn place(index: u64) -> Option<(u32, u32)> {
     let place = u32::try_from(index / u64::from(GROUP)).ok().filter(|place| *place < u32::MAX)?;
@@ -95,7 +96,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// For a cache of so many frames.
+    /// For a cache of `frames` frames.
     pub(crate) fn new(frames: u32) -> Table {
         let chains = (2 * frames as usize).next_power_of_two().max(4096);
         let heads = (0..chains).map(|_| AtomicU32::new(NONE)).collect();
@@ -190,7 +191,7 @@ impl Table {
         }
     }
 
-    /// Bytes held, with records of so many groups. Looks at none of them.
+    /// Bytes held, with records of `groups` groups. Looks at none of them.
     pub(crate) fn metadata_bytes(&self, groups: usize) -> usize {
         groups.div_ceil(STEP as usize) * size_of::<Block>()
             + self.blocks.len() * size_of::<OnceLock<Box<Block>>>()

@@ -34,12 +34,13 @@ const MAX_OF_CALL: usize = 256;
 /// Pages of a window that exchange frames: the more, the fewer pieces, and the later the first of them is asked for.
 const MAX_IN_ORDER: usize = 1024;
 
-/// Where two windows are under way beside the one that is being read, each has at most so many-th of the frames: the
-/// three together no more than a window of an eighth and the one before it.
+/// Where two windows are under way beside the one that is being read, each has at most one page per this many frames.
+/// The three together have no more than a window of an eighth and the one before it.
 const FRAMES_PER_PAGE_OF_TWO: u64 = 12;
 
-/// Of pages that wait for their readers (those of all files are counted), one per so many frames at most may be lost for one
-/// halving of windows. In memory of 256 MiB that is a window of 2 MiB; where memory is small, what is lost weighs more, and windows give way at once.
+/// One halving of windows excuses at most one lost page per this many frames, of all files' pages that wait for their
+/// readers. In memory of 256 MiB that is a window of 2 MiB; where memory is small, what is lost weighs more, and
+/// windows give way at once.
 const FRAMES_PER_EXCUSED: usize = 128;
 
 /// Pages that one of the kernel's reads takes at most (`IOV_MAX`).
@@ -47,7 +48,7 @@ const MAX_AT_ONCE: usize = 1024;
 
 /// What came of looking for a page under the lock.
 pub(crate) enum Attempt<'a> {
-    /// So many bytes were read.
+    /// The number of bytes that were read.
     Read(usize),
     /// It is missing and has a frame now, to be filled.
     Fill(MutexGuard<'a, Engine>, Run),
@@ -223,7 +224,8 @@ impl CachedFile {
             return;
         }
         let put = |leftover: Leftover| {
-            // SAFETY: the page that is to be filled is busy on this thread's account, and nobody else has its frame.
+            // SAFETY: the page that is to be filled is busy on this thread's account, and no other thread has its
+            // frame.
             (leftover, pool.put(unsafe { self.shared.buffers.page_mut(leftover.frame) }))
         };
         run.put_away = std::mem::take(&mut run.leftovers).into_iter().map(put).collect();
@@ -308,7 +310,7 @@ impl CachedFile {
         Ok(bytes)
     }
 
-    /// Adds the missing pages that follow a run, until it has so many.
+    /// Adds the missing pages that follow a run, until it has `pages` pages.
     fn extend(&self, engine: &mut Engine, run: &mut Run, pages: usize) {
         let end = self.len().div_ceil(PAGE);
         while run.pages.len() < pages {
@@ -497,7 +499,7 @@ impl CachedFile {
         self.shared.wake(pages.iter().map(|(page, _)| *page));
     }
 
-    /// Copies from frames that were filled, before anybody else may use them.
+    /// Copies from frames that were filled, before another thread may use them.
     fn copy_filled(&self, pages: &[(PageId, Frame)], mut within: usize, mut out: &mut [u8]) {
         for (_, frame) in pages {
             let (part, rest) = out.split_at_mut((PAGE_SIZE - within).min(out.len()));

@@ -96,8 +96,8 @@ impl CachedFile {
         }
     }
 
-    /// The same file once more, through the kernel's page cache, whatever has its name by now. Whoever closes it gives up this
-    /// process's locks of the file (fcntl(2)).
+    /// The same file once more, through the kernel's page cache, whatever has its name by now. A caller that closes it
+    /// releases this process's locks of the file (fcntl(2)).
     ///
     /// # Errors
     /// The system's; `ENOENT` where there is no /proc, and `EBADF` of what was attached.

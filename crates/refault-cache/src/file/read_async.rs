@@ -44,7 +44,7 @@ impl Future for Reading {
     /// # Panics
     /// If it is polled again after it was ready.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // Wakers are somebody else's code: they are made and dropped without the lock.
+        // Wakers are the caller's code: they are made and dropped without the lock.
         let waker = context.waker().clone();
         let mut state = self.0.lock().expect(UNBROKEN);
         let before = match std::mem::replace(&mut *state, State::Taken) {

@@ -38,7 +38,7 @@ const PAGE: u64 = PAGE_SIZE as u64;
 /// and an interrupt.
 const MIN_READ_AHEAD: u64 = 512;
 
-/// A window has at most one page per so many frames: two windows of each stream wait for their reader, in memory that
+/// A window has at most one page per this many frames. Two windows of each stream wait for their reader, in memory that
 /// pages which are read again would have. In the smallest caches it has up to [`MIN_OF_SHARE`] pages all the same.
 const FRAMES_PER_PAGE_AHEAD: u64 = 32;
 const MIN_OF_SHARE: u64 = 8;

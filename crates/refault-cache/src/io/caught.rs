@@ -1,5 +1,6 @@
-//! What is below a file may panic: code of somebody else's, which runs while pages are busy and in threads of the cache's own. A
-//! panic there is an error of that call, like any other, so that pages do not stay busy for ever and no thread goes.
+//! What is below a file may panic. It may be the program's code, which runs while pages are busy and in threads of the
+//! cache's own. A panic there is an error of that call, like any other, so that pages do not stay busy for ever and no
+//! thread goes.
 //!
 //! Cost: one more call through a table per call of the backing.
 

@@ -44,7 +44,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// A file of so many bytes.
+    /// A file of `bytes` bytes.
     pub(crate) fn new(number: u32, backing: Box<dyn Backing>, bytes: u64) -> Opened {
         Opened {
             number,

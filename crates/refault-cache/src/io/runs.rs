@@ -1,8 +1,8 @@
 //! Runs of pages from a file into their frames: one by one, or several by one call.
 //!
-//! A short read goes on from the last sector that is whole, and zeros follow the end of the file. What fell short, or failed
-//! for a moment, among several runs is read alone. Invariant: the pages of a run are busy on the account of the thread
-//! that has it, so nobody else refers to their frames.
+//! A short read goes on from the last sector that is whole, and zeros follow the end of the file. What fell short, or
+//! failed for a moment, among several runs is read alone. Invariant: the pages of a run are busy on the account of the
+//! thread that has it, so no other thread refers to their frames.
 
 use std::io::{self, ErrorKind, IoSliceMut};
 
@@ -48,7 +48,7 @@ pub(crate) fn read_runs(file: &Opened, buffers: &Buffers, runs: &[&Run]) -> Vec<
     runs.iter().zip(read).map(whole).collect()
 }
 
-/// Makes zeros of what a page has beyond so many bytes of its run.
+/// Makes zeros of what a page has beyond the first `bytes` bytes of its run.
 fn zero_beyond(page: &mut Page, place: usize, bytes: usize) {
     let valid = bytes.saturating_sub(place * PAGE_SIZE).min(PAGE_SIZE);
     page.0[valid..].fill(0);

@@ -129,7 +129,7 @@ impl Appended {
         }
         let mut begin = [0; BEGIN.len()];
         let bytes = file.read_at(&mut begin, 0)?;
-        // A line that was written in part, and then emptied by somebody, has left its end.
+        // Another program may have emptied the file after a line was written in part: that line's end is left.
         let begins = begin[..bytes].strip_prefix(b"\n").unwrap_or(&begin[..bytes]);
         if *begins != BEGIN[..begins.len()] {
             return refused("it has something else than statistics, and would be emptied one day");
@@ -273,6 +273,6 @@ mod tests {
         assert!(Appended::open("/dev/null".as_ref(), most).is_err());
         let pipe = directory.path().join("pipe");
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).expect("a pipe");
-        assert!(Appended::open(&pipe, most).is_err(), "and nobody waits for a reader");
+        assert!(Appended::open(&pipe, most).is_err(), "and the call waits for no reader");
     }
 }

@@ -14,8 +14,8 @@ pub(crate) enum Account {
 }
 
 impl Account {
-    /// Keeps an error that is not the caller's, before anybody who waits for what failed goes on. The caller sees that
-    /// there was one.
+    /// Keeps an error that is not the caller's, before a thread that waits for what failed goes on. The caller sees
+    /// that there was one.
     pub(crate) fn of<T>(self, file: &Opened, outcome: io::Result<T>) -> io::Result<T> {
         outcome.map_err(|error| {
             if self == Account::Caller {

@@ -30,7 +30,7 @@ pub(crate) struct Entry {
     since: Instant,
     /// The device may have lost it while it was being written.
     suspect: bool,
-    /// Only the failure of a sync has made it dirty: whoever wrote it had it on the device.
+    /// Only the failure of a sync has made it dirty: its writer had it on the device.
     again: bool,
     /// What was written of it.
     pub(crate) parts: Parts,
@@ -173,13 +173,13 @@ impl Dirty {
         None
     }
 
-    /// A dirty page that has waited for so long, of a file whose device does not refuse.
+    /// A dirty page that has waited for at least `age`, of a file whose device does not refuse.
     pub(crate) fn expired(&self, age: Duration, refused: &[u32]) -> Option<At> {
         let waits = |(at, entry): &(&At, &Entry)| entry.since.elapsed() >= age && !refused.contains(&at.0);
         self.pages.iter().find(waits).map(|(at, _)| *at)
     }
 
-    /// Dirty pages of a file that whoever wrote them had on the device.
+    /// Dirty pages of a file that their writers had on the device.
     pub(crate) fn lost_by_sync(&self, file: u32) -> impl Iterator<Item = (At, PageId)> {
         let pages = self.pages.range(of(file, 0..u64::MAX)).filter(|(_, entry)| entry.again);
         pages.map(|(at, entry)| (*at, entry.page))

@@ -74,7 +74,7 @@ impl Spans {
         std::mem::take(&mut other.0).into_iter().for_each(|(start, end)| self.insert(start..end));
     }
 
-    /// Leaves at most so many spans, by taking in the pages of the smallest gaps between them.
+    /// Leaves at most `most` spans, by taking in the pages of the smallest gaps between them.
     pub(crate) fn coarsen(&mut self, most: usize) {
         if self.0.len() <= most {
             return;

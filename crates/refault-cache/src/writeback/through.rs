@@ -29,7 +29,7 @@ const PAGE: u64 = PAGE_SIZE as u64;
 struct Fate {
     /// How often the device failed to make what it has durable.
     failures: u64,
-    /// Pages whose last contents the device may not have, nor anybody else.
+    /// Pages whose last contents may be neither on the device nor in memory.
     lost: Spans,
     /// How often pages that were lost were written anew.
     mended: u64,
@@ -179,7 +179,7 @@ impl Through {
         }
     }
 
-    /// The caller goes on with what the device has; not with a loss that nobody has been told of, which is told now.
+    /// The caller goes on with what the device has. A loss that no caller has been told of is told now instead.
     pub(crate) fn accept(&mut self, file: u32) -> io::Result<()> {
         if self.files.get(&file).is_some_and(|fate| fate.untold) {
             self.check(file, 0..u64::MAX)?;
@@ -188,7 +188,7 @@ impl Through {
         Ok(())
     }
 
-    /// Nobody misses what was lost of a file.
+    /// No caller misses what was lost of a file.
     pub(crate) fn forgive(&mut self, file: u32) {
         if let Some(fate) = self.files.get_mut(&file) {
             fate.lost = Spans::default();

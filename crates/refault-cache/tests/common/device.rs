@@ -96,7 +96,7 @@ impl Backing for Device {
         let mut medium = self.0.lock().unwrap();
         medium.syncs += 1;
         if std::mem::take(&mut medium.fail_sync) {
-            // What was not durable may be gone, and nobody will hear of it again.
+            // What was not durable may be gone, and no later call tells of it.
             let image = medium.crash();
             medium.current.clone_from(&image);
             medium.durable = image;

@@ -59,7 +59,7 @@ impl<F: Fn(&mut [IoSliceMut<'_>], u64) + Send + Sync> Backing for MadeUp<F> {
     }
 }
 
-/// What goes wrong, in one call of so many (0: never).
+/// Faults: each field says in how many calls one goes wrong (0: none).
 #[derive(Default)]
 pub struct Faults {
     pub calls: AtomicU64,
@@ -177,7 +177,7 @@ pub fn cache(pages: u64, policy: &str, keep_evicted: Option<f64>) -> PageCache {
     compressing_cache(pages, policy, keep_evicted, None)
 }
 
-/// A cache of so many pages as they are, and `compressed` of all its memory for others.
+/// A cache of `pages` pages as they are, and `compressed` of all its memory for others.
 pub fn compressing_cache(pages: u64, policy: &str, keep_evicted: Option<f64>, compressed: Option<f64>) -> PageCache {
     let memory = ((pages * PAGE as u64) as f64 / (1.0 - compressed.unwrap_or(0.0))).ceil() as u64;
     let options = CacheOptions { memory, policy: policy.into(), keep_evicted, compressed, ..CacheOptions::default() };

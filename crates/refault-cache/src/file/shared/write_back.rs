@@ -91,7 +91,7 @@ impl Shared {
         let outcomes = self.write_begun(file, &runs);
         let next = runs.last().map(|run| run.start + run.pages.len() as u64);
         let written: Vec<bool> = outcomes.iter().map(Result::is_ok).collect();
-        // Before anybody can find the pages dirty and write them well: a sync that does tells what was refused.
+        // Before another thread can find the pages dirty and write them well: its sync then tells what was refused.
         let outcome = account.of(file, outcomes.into_iter().collect::<io::Result<()>>());
         let mut engine = self.engine();
         for (run, is_written) in runs.iter().zip(written) {
@@ -265,7 +265,7 @@ impl Shared {
         }
     }
 
-    /// A writer of a file is about to make so many pages dirty: it writes others itself until there is room for them,
+    /// A writer of a file is about to make `pages` pages dirty. It writes others itself until there is room for them,
     /// its file's first. False if there is none, because devices of other files refuse: then it has to write through.
     ///
     /// # Errors

@@ -407,7 +407,8 @@ impl Thread {
                 if self.ring.submission().len() == under_way {
                     self.give_up();
                 } else {
-                    // Of what the kernel has taken it may say yet what has become; until then nobody else may use those frames.
+                    // The kernel may still complete the requests that it has taken. Until then no other thread may use
+                    // their frames.
                     std::thread::sleep(PAUSE);
                 }
             }
