@@ -1,4 +1,5 @@
-//! The first process of a guest: prepares the machine and replays a job, or runs a program, once for each kind of lists.
+//! The first process of a guest: prepares the machine and replays a job, runs a program, or has one under a limit that pulses, once for
+//! each kind of lists.
 //!
 //! A replay is a process of its own, which joins a group when it has what it needs: what it took before is charged to
 //! the root group and competes with nothing. What makes two runs equal: nothing else runs, swap is fresh, caches are
@@ -10,12 +11,14 @@
 mod counted;
 mod kernel_files;
 mod program;
+mod pulse;
 mod replay;
 mod setup;
 
 use std::process::{Command, ExitStatus};
 
 use crate::job::program::Program;
+use crate::job::pulse::Pulse;
 use crate::job::{Job, Lists, Said};
 use kernel_files::{say, text};
 pub use setup::{MODULES, ORDER};
@@ -24,7 +27,7 @@ pub use setup::{MODULES, ORDER};
 pub const JOB: &str = "refault-ask/job";
 /// One word per line: which lists, in which order.
 pub const LISTS: &str = "refault-ask/lists";
-/// Tells a replay's process which lists it runs on.
+/// Tells a replay's process which lists it runs on, or a program that it is one.
 const RUN: &str = "REFAULT_ASK_RUN";
 
 /// Whether this process is the first one of a guest, or one of its replays: then it does what the guest is for, and does
@@ -34,7 +37,10 @@ pub fn run_if_guest() {
         return;
     }
     if let Ok(lists) = std::env::var(RUN) {
-        let ended = lists.parse().and_then(|lists| replay::run(&job()?, lists));
+        let ended = match lists.as_str() {
+            pulse::PROGRAM => pulse::program(),
+            lists => lists.parse().and_then(|lists| replay::run(&job()?, lists)),
+        };
         std::process::exit(match ended {
             Ok(()) => 0,
             Err(why) => {
@@ -51,14 +57,19 @@ pub fn run_if_guest() {
     }
 }
 
+/// What this guest is to do.
+fn job_text() -> Result<String, String> {
+    text(&format!("/{JOB}"))
+}
+
 fn job() -> Result<Job, String> {
-    text(&format!("/{JOB}"))?.parse()
+    job_text()?.parse()
 }
 
 fn first() -> Result<(), String> {
     setup::mount_all()?;
     setup::load_modules()?;
-    let told = text(&format!("/{JOB}"))?;
+    let told = job_text()?;
     if Program::is_told_by(&told) {
         setup::settle_for_programs();
         say(&Said::Begun);
@@ -66,6 +77,10 @@ fn first() -> Result<(), String> {
     }
     setup::settle();
     say(&Said::Begun);
+    if Pulse::is_told_by(&told) {
+        let pulse = told.parse()?;
+        return text(&format!("/{LISTS}"))?.lines().try_for_each(|lists| pulse::run(&pulse, lists.parse()?));
+    }
     let job = job()?;
     for lists in text(&format!("/{LISTS}"))?.lines() {
         setup::prepare(&job, lists.parse()?)?;

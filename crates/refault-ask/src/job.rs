@@ -1,6 +1,7 @@
 //! What a guest is told to do and what it says: lines of text, a word and its value.
 
 pub mod program;
+pub mod pulse;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -6,7 +6,9 @@
 //! limit, on the classic lists and under the generations, and reports the kernel's counters. [`answers`] keeps what
 //! was asked, on this machine and as a table of this crate; [`model`] says what the policies make of the same accesses.
 //!
-//! Or the guest runs a program ([`job::program`], [`emulator::program`]) with what it needs ([`emulator::tree`]).
+//! Or the guest runs a program ([`job::program`], [`emulator::program`]) with what it needs ([`emulator::tree`]), or one of
+//! laws of access under a limit that pulses, without and with DAMON's module that sorts lists ([`job::pulse`],
+//! [`emulator::pulse`], [`pulses`]).
 //!
 //! ```
 //! use refault_ask::answers::shipped;
@@ -26,6 +28,7 @@ pub mod known;
 pub mod model;
 pub mod own_binary;
 pub mod published;
+pub mod pulses;
 pub mod sequence;
 
 use std::path::PathBuf;

@@ -4,6 +4,7 @@
 //! A kernel is not the document's machine: sizes and devices differ. So its values are shown and never judged.
 
 use refault_lab::experiment::{Asked, Experiment, Values};
+use refault_lab::experiments::lru_sort::pulsed::METRICS;
 use refault_lab::{LabError, Progress};
 use refault_trace::{Kind, Source};
 
@@ -11,6 +12,7 @@ use crate::answers::{Answer, shipped};
 use crate::job::{Counters, Lists};
 use crate::kernel::version_of;
 use crate::model::{Compared, beside};
+use crate::pulses;
 
 /// Reads at random through descriptors, of four times memory.
 const RANDOM: Question = Question { workload: "uniform:pages=16384,n=98304,type=1,seed=107", limit: 4096 };
@@ -75,7 +77,7 @@ fn counted(counters: &Counters, name: &str) -> f64 {
 /// # Errors
 /// A workload cannot be generated.
 pub fn asked(experiment: &Experiment, progress: &dyn Progress) -> Result<Vec<Asked>, LabError> {
-    let mut rows = Vec::new();
+    let mut rows = pulsed(experiment)?;
     for figure in FIGURES.iter().filter(|figure| figure.experiment == experiment.experiment) {
         let same = |name: &str, metric: &str| (name, metric) == (figure.name, figure.metric);
         let Some(row) = experiment.rows.iter().find(|row| same(&row.name, &row.metric)) else { continue };
@@ -103,6 +105,32 @@ pub fn asked(experiment: &Experiment, progress: &dyn Progress) -> Result<Vec<Ask
                 values: Values::of(value(before, &before.answer.counters), value(after, &after.answer.counters)),
                 model: Values::of(value(before, &before.model), value(after, &after.model)),
                 here: here.map(|row| row.values),
+            });
+        }
+    }
+    Ok(rows)
+}
+
+/// What kernels said of the experiment's programs under a limit that pulses, classic lists, each at a size of its own.
+fn pulsed(experiment: &Experiment) -> Result<Vec<Asked>, LabError> {
+    let mut rows = Vec::new();
+    if experiment.experiment != "lru-sort" {
+        return Ok(rows);
+    }
+    for answer in pulses::shipped().iter().filter(|answer| answer.lists == Lists::Classic) {
+        let model = answer.model()?;
+        for (metric, unit) in METRICS {
+            let same = |name: &str, of: &str| (name, of) == (answer.pulse.program.as_str(), metric);
+            let Some(row) = experiment.rows.iter().find(|row| same(&row.name, &row.metric)) else { continue };
+            rows.push(Asked {
+                name: row.name.clone(),
+                metric: row.metric.clone(),
+                unit: unit.to_owned(),
+                kernel: answer.kernel.clone(),
+                published: row.published,
+                values: answer.values(metric).unwrap_or(Values::NONE),
+                model: model.as_ref().and_then(|model| model.values(metric)).unwrap_or(Values::NONE),
+                here: experiment.here.iter().find(|here| same(&here.name, &here.metric)).map(|here| here.values),
             });
         }
     }

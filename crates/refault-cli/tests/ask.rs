@@ -141,6 +141,10 @@ fn what_cannot_be_asked_is_said_in_one_line() {
         (vec!["--kernel", "6.12", "absent.rft"], "absent.rft", 2),
         (vec!["--kernel", "6.12", "--warm-up", "10000", other], "nothing would be counted", 2),
         (vec!["--kernel", "6.12", "fio:random_distribution=neither"], "neither", 2),
+        (vec!["--kernel", "6.12", "lru-sort:parsec3/ferret"], "no program of the experiment", 2),
+        (vec!["--kernel", "6.12", "lru-sort:parsec3/canneal,memory=64k"], "too little to say anything", 2),
+        (vec!["--kernel", "6.12", "lru-sort:parsec3/canneal,colour=red"], "no such option", 2),
+        (vec!["--kernel", "6.12", "--memory", "8M", "lru-sort:parsec3/canneal"], "its limit follows", 2),
     ] {
         let output = ask(&cache, Some("/nonexistent"), &arguments);
         let said = text(&output.stderr);
@@ -219,6 +223,28 @@ fn a_program_runs_on_a_kernel() {
     assert_eq!((&answer["exit_status"], &json["memory_bytes"]), (&7.into(), &(4 << 20).into()));
     assert!(count("file_writes") >= 1024 && count("file_reads") > 1024 && count("pgsteal") > 2048, "{answer}");
     assert!(count("peak_bytes") <= 4 << 20 && count("oom_kill") == 0 && count("run_us") >= count("cpu_us"), "{answer}");
+}
+
+/// DAMON's module sorts a program under a limit that pulses; the same module that finds nothing moves nothing.
+#[test]
+fn a_kernel_sorts() {
+    let Some(package) = kernel() else { return };
+    let cache = TempDir::new().expect("a directory");
+    let workload = "lru-sort:parsec3/freqmine,memory=2M,seconds=7,seed=3";
+    let arguments = ["--kernel", &package, "--lists", "classic", workload, "--format", "json"];
+    let first = ask(&cache, None, &arguments);
+    assert!(first.status.success(), "{}", text(&first.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&first.stdout).expect("JSON");
+    let answer = &json["answers"][0];
+    let count = |variant: &str, name: &str| answer["counters"][variant][name].as_u64().expect("a number");
+    assert_eq!((count("orig", "pswpout"), count("orig", "kdamond_us")), (0, 0), "{answer}");
+    assert!(count("mprs", "pswpout") >= 64 && count("mprs", "kdamond_us") == 0, "a quarter goes: {answer}");
+    assert!(count("plrus", "hot_bytes") > 0 && count("plrus", "kdamond_us") > 0, "{answer}");
+    assert_eq!((count("null", "hot_bytes"), count("null", "cold_bytes")), (0, 0), "{answer}");
+    assert!(count("null", "kdamond_us") > 0, "{answer}");
+    assert!(answer["figures"]["pgmajfaults"]["published"]["ratio"].is_number(), "{answer}");
+    let second = ask(&cache, None, &arguments);
+    assert_eq!(second.stdout, first.stdout, "from the cache");
 }
 
 /// It answers; the second time from the cache.

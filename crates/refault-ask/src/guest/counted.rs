@@ -49,7 +49,8 @@ pub(super) fn snapshot(disk: &str) -> Result<Counters, String> {
     for name in ["pswpin", "pswpout"] {
         counters.insert(name.to_owned(), machine.get(name).copied().unwrap_or(0));
     }
-    let disk = text(&format!("/sys/block/{disk}/stat"))?;
+    // A guest that needs no disk has none.
+    let disk = text(&format!("/sys/block/{disk}/stat")).unwrap_or_default();
     let pages = |at: usize| {
         let sectors = disk.split_whitespace().nth(at).and_then(|number| number.parse::<u64>().ok());
         sectors.unwrap_or(0) * SECTOR / PAGE
@@ -64,7 +65,7 @@ pub(super) fn snapshot(disk: &str) -> Result<Counters, String> {
             ("file_reads", file_reads),
             ("file_writes", pages(WRITTEN)),
             ("loads", file_reads + counters["pswpin"]),
-            ("kswapd_us", kswapd_us()),
+            ("kswapd_us", thread_us("kswapd0")),
             ("pressure_some_us", some),
             ("pressure_full_us", full),
             ("resident_anon", of_group("anon")),
@@ -84,11 +85,12 @@ pub(super) fn between(before: &Counters, after: &Counters, name: &str) -> u64 {
     if is_state { value(after) } else { value(after).saturating_sub(value(before)) }
 }
 
-/// The CPU time of the kernel's thread that reclaims in the background.
-fn kswapd_us() -> u64 {
+/// The CPU time of the first thread of the kernel whose name begins so, in microseconds: `kswapd0` reclaims in the
+/// background, `kdamond.` monitors. 0 if there is none.
+pub(super) fn thread_us(name: &str) -> u64 {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let is_it = |path: &std::path::PathBuf| {
-        std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim() == "kswapd0")
+        std::fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim().starts_with(name))
     };
     let schedstat = processes.map(|entry| entry.path()).find(is_it).map(|path| path.join("schedstat"));
     let text = schedstat.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();

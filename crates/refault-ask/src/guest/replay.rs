@@ -21,7 +21,7 @@ const PAGE: usize = 4096;
 const FLUSH_EVERY: u64 = 256;
 const FOLD_EVERY: u64 = 64;
 /// More pages than a kernel flushes one by one.
-const FLUSHED_PAGES: usize = 64;
+pub(super) const FLUSHED_PAGES: usize = 64;
 /// Aligned to every level of page tables, so that regions begin where page numbers say.
 const ANON_BASE: usize = 1 << 40;
 const FILE_BASE: usize = 2 << 40;
@@ -31,14 +31,14 @@ const FOLDS_EACH_BY_ITSELF: (u32, u32) = (6, 16);
 const SAYINGS: u64 = 50;
 
 /// Memory of this process's own.
-struct Mapping {
+pub(super) struct Mapping {
     base: *mut c_void,
     bytes: usize,
 }
 
 impl Mapping {
     /// Private memory; at a place if that is not null.
-    fn anonymous(at: *mut c_void, bytes: usize) -> Result<Mapping, String> {
+    pub(super) fn anonymous(at: *mut c_void, bytes: usize) -> Result<Mapping, String> {
         let fixed = if at.is_null() { MapFlags::empty() } else { MapFlags::FIXED_NOREPLACE };
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | fixed;
         // SAFETY: the kernel chooses a place, or one is asked for where nothing else may be: no memory is replaced.
@@ -54,14 +54,14 @@ impl Mapping {
         base.map(|base| Mapping { base, bytes }).map_err(|error| format!("the file cannot be mapped: {error}"))
     }
 
-    fn word(&self, page: usize) -> *mut u64 {
+    pub(super) fn word(&self, page: usize) -> *mut u64 {
         assert!((page + 1) * PAGE <= self.bytes, "a page beyond its mapping");
         // Within the mapping, as was just seen.
         self.base.wrapping_byte_add(page * PAGE).cast()
     }
 
     /// Has the processor forget all translations.
-    fn flush(&self) -> Result<(), String> {
+    pub(super) fn flush(&self) -> Result<(), String> {
         for protection in [MprotectFlags::READ, MprotectFlags::READ | MprotectFlags::WRITE] {
             // SAFETY: the mapping is this struct's own, and nothing is read from it meanwhile.
             let changed = unsafe { rustix::mm::mprotect(self.base, self.bytes, protection) };

@@ -3,6 +3,7 @@
 //! The crate `refault-ask` boots the kernels; this command says what to ask, and shows the answers.
 
 mod program;
+mod pulse;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,7 @@ Examples:
   refault ask --kernel ./linux-image-6.12.117+deb13-amd64.deb app.u64
   refault ask --kernel 6.12,7.2 --memory 24M -- fio --name=r --rw=randread --size=48m --filename=/tmp/data
   refault ask --kernel 6.12 --memory 32M --with /usr/lib/python3.11 -- python3 analysis.py
+  refault ask --kernel 6.12,7.2 lru-sort:parsec3/canneal
 
 A version is fetched from Debian with curl and kept in the cache, as answers about workloads are. A kernel in several
 packages is named by all of them, joined by ':'. Needs qemu-system-x86_64, and mkfs.ext4 for programs; no root.
@@ -141,6 +143,9 @@ const SHOWN: [&str; 8] = [
 pub fn run(args: &AskArgs) -> Result<(), Failure> {
     if !args.program.is_empty() {
         return program::run(args);
+    }
+    if let Some(pulse) = args.workload.as_deref().and_then(|text| text.strip_prefix(pulse::PREFIX)) {
+        return pulse::run(args, pulse);
     }
     let mut outputs = args.result.outputs();
     let (format, out) = args.result.claim(&mut outputs)?;

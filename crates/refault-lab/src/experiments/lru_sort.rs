@@ -23,12 +23,14 @@
 mod host;
 mod program;
 mod published;
+pub mod pulsed;
 mod summary;
 mod workloads;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use refault_core::classic::ClassicParams;
 use refault_core::monitor::Profile;
 use refault_core::schemes::{
     Action, Bounds, Pattern, Quota, SchemeError, SchemeSettings, WatermarkMetric, Watermarks, Weights,
@@ -106,6 +108,18 @@ pub enum Variant {
     Null,
 }
 
+impl Variant {
+    /// As the document calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Variant::Orig => "orig",
+            Variant::Mprs => "mprs",
+            Variant::Plrus => "plrus",
+            Variant::Null => "null",
+        }
+    }
+}
+
 /// All of them, in the order of [`Outcomes`].
 pub const VARIANTS: [Variant; 4] = [Variant::Orig, Variant::Mprs, Variant::Plrus, Variant::Null];
 
@@ -172,6 +186,9 @@ pub fn run_one(
         writer_tries: options.writer_tries,
         costs: options.costs,
         wall_limit: options.wall_limit,
+        ram: host::RAM,
+        // Batches and costs as they were in the kernel of the posting.
+        lists: ClassicParams { batch: 15, plain_costs: true, ..ClassicParams::default() },
         seed: seed ^ 0x5eed,
     };
     // The same program under all variants.

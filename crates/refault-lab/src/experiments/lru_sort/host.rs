@@ -26,7 +26,7 @@ pub const RAM: u64 = 130 << 30;
 /// Compressed swap of the published set-up.
 const SWAP: u64 = 4 << 30;
 /// Contiguous physical memory that a filling program gets at a time.
-const CHUNK: u64 = 64 << 20;
+pub const CHUNK: u64 = 64 << 20;
 /// Tries without a freed page after which the writer of a cgroup-v1 limit gives up: the first, in the kernel of the
 /// experiment (`mem_cgroup_resize_max` in `mm/memcontrol.c`, 5.18).
 pub const WRITER_TRIES: u32 = 1;
@@ -67,6 +67,10 @@ pub struct Setup<'a> {
     pub costs: Costs,
     /// Wall time in s after which the rest is extrapolated.
     pub wall_limit: f64,
+    /// Bytes of physical memory, whole chunks.
+    pub ram: u64,
+    /// The kernel's lists.
+    pub lists: ClassicParams,
     /// Seed of placement and monitor.
     pub seed: u64,
 }
@@ -130,11 +134,11 @@ struct HostMemory {
 }
 
 impl HostMemory {
-    fn new(program: Program, factor: u64, random: &mut Random) -> HostMemory {
+    fn new(program: Program, factor: u64, ram: u64, random: &mut Random) -> HostMemory {
         let pages = program.pages() as usize;
         let chunk_frames = CHUNK / (PAGE * factor);
         let needed = (pages as u64).div_ceil(chunk_frames);
-        let mut chunks = vec![NOWHERE; (RAM / CHUNK) as usize];
+        let mut chunks = vec![NOWHERE; (ram / CHUNK) as usize];
         let mut placed = 0;
         while placed < needed {
             let at = random.within(0, chunks.len() as u64) as usize;
@@ -268,9 +272,9 @@ impl<'a> Host<'a> {
     /// A machine about to start `program`, whose pages are simulated ones.
     pub fn new(program: Program, setup: Setup<'a>) -> Host<'a> {
         let mut random = Random::new(setup.seed);
-        let mut policy = Classic::new(ClassicParams { batch: 15, plain_costs: true, ..ClassicParams::default() });
+        let mut policy = Classic::new(setup.lists);
         policy.grow(program.pages() as usize);
-        let memory = HostMemory::new(program, setup.factor, &mut random);
+        let memory = HostMemory::new(program, setup.factor, setup.ram, &mut random);
         let limit = setup.resident_size * 2;
         Host { memory, policy, setup, random, wall: 0, limit, faults: 0, stall: 0, lowering: 0, debt: 0 }
     }
@@ -403,7 +407,8 @@ impl<'a> Host<'a> {
 
     fn start_monitor(&mut self, profile: Profile, schemes: &[SchemeSettings]) -> Result<MonitorThread, SchemeError> {
         let attributes = Attributes { min_region_size: PAGE * self.setup.factor, ..Attributes::default() };
-        let target = Target::over(0..RAM, attributes.min_region_size).expect("invariant: one range is in order");
+        let target =
+            Target::over(0..self.setup.ram, attributes.min_region_size).expect("invariant: one range is in order");
         let monitor = Monitor::new(profile, attributes, vec![target], self.random.bits())
             .expect("invariant: the default attributes are legal");
         let schemes = schemes.iter().map(|settings| Scheme::new(settings.clone(), View::Physical, profile));
@@ -469,6 +474,7 @@ impl MonitorThread {
         let before = self.work;
         let mut ops = DamonOps {
             unit: PAGE * host.setup.factor,
+            ram: host.setup.ram,
             factor: host.setup.factor,
             costs: host.setup.costs,
             prepared_at: self.prepared_at,
@@ -507,6 +513,7 @@ struct DamonOps<'a> {
     memory: &'a mut HostMemory,
     policy: &'a mut Classic,
     unit: u64,
+    ram: u64,
     factor: u64,
     costs: Costs,
     prepared_at: u64,
@@ -565,6 +572,6 @@ impl SchemeActor for DamonOps<'_> {
     }
 
     fn free_permille(&self) -> u64 {
-        (RAM - self.memory.resident * self.unit) * 1000 / RAM
+        (self.ram - self.memory.resident * self.unit) * 1000 / self.ram
     }
 }

@@ -174,6 +174,33 @@ impl Program {
         false
     }
 
+    /// All touches in `(from, to]`, for those who make them: the pages of a sweep in its order, then random ones.
+    pub fn touches(&mut self, from: u64, to: u64, touch: &mut dyn FnMut(u64)) {
+        let mut at = from;
+        while at < to {
+            let (index, _, end) = self.phase_at(at);
+            let until = to.min(end);
+            for part in 0..self.phases[index].1.len() {
+                let part = self.phases[index].1[part];
+                match part.law {
+                    PlacedLaw::Cold => {}
+                    PlacedLaw::Sweep { period, offset } => {
+                        let reached =
+                            |time: u64| u128::from(time + offset) * u128::from(part.pages) / u128::from(period);
+                        let pages = reached(at) + 1..=reached(until);
+                        pages.for_each(|page| touch(part.first + (page % u128::from(part.pages)) as u64));
+                    }
+                    PlacedLaw::Random { rate } => {
+                        let mean = rate * part.pages as f64 * (until - at) as f64;
+                        let count = (mean + self.uniform()) as u64;
+                        (0..count).for_each(|_| touch(self.random.within(part.first, part.first + part.pages)));
+                    }
+                }
+            }
+            at = until;
+        }
+    }
+
     /// The next touch of a page that is not in memory, after `now` and no later than `until`: its time and the page.
     pub fn next_fault(&mut self, now: u64, until: u64) -> Option<(u64, u64)> {
         let mut at = now;
@@ -357,6 +384,32 @@ mod tests {
         }
         program.set_absent(150, true);
         assert_eq!(program.next_fault(start, start + 5_000_000_000), None, "cold pages are never touched");
+    }
+
+    #[test]
+    fn touches_that_are_made_are_those_that_are_seen() {
+        let (mut program, start) =
+            filled(&[Phase { seconds: 2.0, parts: &SWEEP }, Phase { seconds: 1.0, parts: &RANDOM }], 200);
+        let mut made = Vec::new();
+        for step in 0..40 {
+            let (from, to) = (start + step * 50_000_000, start + (step + 1) * 50_000_000);
+            let mut now = Vec::new();
+            program.touches(from, to, &mut |page| now.push(page));
+            let seen: Vec<u64> = (0..200).filter(|page| program.touched(*page, from, to)).collect();
+            let mut sorted = now.clone();
+            sorted.sort_unstable();
+            sorted.dedup();
+            assert_eq!(sorted, seen, "step {step}");
+            made.extend(now);
+        }
+        assert_eq!(made.len(), 200, "two rounds of half of the pages");
+        let mut random = 0;
+        program.touches(start + 2_000_000_000, start + 3_000_000_000, &mut |_| random += 1);
+        assert!((399..=401).contains(&random), "200 pages, two touches a second: {random}");
+        let mut filled = Vec::new();
+        program.touches(0, program.filled_at(), &mut |page| filled.push(page));
+        filled.sort_unstable();
+        assert_eq!(filled, (0..200).collect::<Vec<_>>());
     }
 
     #[test]
