@@ -108,7 +108,7 @@ pub(crate) struct AccessedBits {
     /// Pages whose access was taken and whose entry is not dropped yet: it means nothing.
     spent: PageSet,
     spent_pages: u32,
-    /// Pages whose entry was dropped although nobody had taken their access.
+    /// Pages whose entry was dropped although the policy had not taken their access.
     lent: PageSet,
     look: Look,
     /// A walk has looked at everything since the entries were last dropped.
@@ -210,7 +210,7 @@ impl AccessedBits {
         present
     }
 
-    /// Forgets what was found of pages that nobody has asked for: it is old.
+    /// Forgets what was found of pages that the policy has not asked for: it is old.
     pub(crate) fn forget_look(&mut self) {
         self.look.found = None;
     }

@@ -28,7 +28,7 @@ struct Lateness {
 impl Lateness {
     const NONE: Lateness = Lateness { late: 0, look_after: LOOK_AFTER };
 
-    /// Whether to look, now that a fault came so long after the one before.
+    /// Whether to look, now that a fault came `gap` after the one before.
     fn is_due(&mut self, gap: Duration) -> bool {
         self.late += u32::from(gap > LATE);
         self.late >= self.look_after

@@ -164,12 +164,13 @@ impl Arena {
         work(end)
     }
 
-    /// Says that a run is about to be discarded and given back, and returns what of it somebody has: only that may be.
+    /// Says that a run is about to be discarded and given back, and returns the parts of it that are taken: only those
+    /// may be.
     pub(crate) fn begin_leaving(&self, first: PageId, pages: u32) -> Vec<(PageId, u32)> {
         let free = self.free.lock().expect("invariant: nothing panics under this lock");
         let mut leaving = self.leaving.lock().expect("invariant: nothing panics under this lock");
         let mut parts = taken_between(&free, first, first + pages);
-        // Who gives back twice at once would give back what the first has just given to somebody else.
+        // A second thread that gives the same run back at once would give back what another caller has just taken.
         parts.retain(|part| leaving.iter().all(|run| run.0 + run.1 <= part.0 || part.0 + part.1 <= run.0));
         leaving.extend_from_slice(&parts);
         parts

@@ -1,4 +1,4 @@
-//! Pagers that every `fork` of the process takes along, whoever calls it.
+//! Pagers that every `fork` of the process takes along, whichever thread or library calls it.
 //!
 //! `pthread_atfork` has libc call [`prepare`] before it forks, and [`parent`] and [`child`] after it, all in the thread
 //! that forks. So the pagers stand still only within `fork` itself: the thread that forks can be kept waiting by none

@@ -2,7 +2,8 @@
 //!
 //! A pager stands at one budget; a budget without a pager only bounds those below it. When a budget is reached, pages
 //! are taken from one pager below it: the one whose oldest generation is oldest, its age weighted by how far it is
-//! above its minimum in proportion to its share. Pagers at or below their minimum give way only when nobody else can.
+//! above its minimum in proportion to its share. Pagers at or below their minimum give way only when no other pager
+//! can.
 //!
 //! Invariants: a budget's use is the sum of its pagers' resident pages; use exceeds the maximum only by charges that
 //! were forced (counted as overruns). Cost: one atomic addition per level of the tree and page. Nothing is allocated

@@ -9,9 +9,9 @@
 //! it, as the fault costs more than compressing, and so does one whose copy grows old. Where enough has counted for it,
 //! all pages that sequences bring in keep their copies, but not in ranges of [`RANGE`] pages in which one was written.
 //!
-//! Invariants: at most a [`PART`]th of the budget's pages have a copy, because a copy is given up when so many pages have
-//! come in after its own; nothing is allocated after construction. Cost: a lock per piece that comes in, and per page
-//! as long as any has a copy; a bit per range.
+//! Invariants: at most a [`PART`]th of the budget's pages have a copy, because a copy is given up when that number of
+//! pages has come in after its own. Nothing is allocated after construction. Cost: a lock per piece that comes in, and
+//! per page as long as any has a copy; a bit per range.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -35,7 +35,7 @@ const PROBE_WRITTEN_EVERY: u32 = 1024;
 /// Pages of a range.
 const RANGE: u32 = 512;
 
-/// One page in so many may have a copy.
+/// One page in this many may have a copy.
 const PART: u64 = 8;
 /// And no more than that.
 const MAX_KEPT: usize = 8192;
@@ -179,7 +179,7 @@ impl Inner {
         (self.budget.tightest().0.maximum_pages() / PART).min(MAX_KEPT as u64) as u32
     }
 
-    /// Pages came in, by a sequence of faults or by a fault alone: copies of others are older by so many.
+    /// Pages came in, by a sequence of faults or by a fault alone: copies of others are older by `count` pages.
     pub(crate) fn note_copies(&self, first: PageId, count: u32, keep: bool) {
         let mut old = [0; TOGETHER];
         let taken = self.copies.came_in(first, count, keep, self.copies_limit(), &mut old);

@@ -23,7 +23,7 @@ impl Descriptor {
         }
         // A number above a limit that was lowered since cannot be taken again.
         self.0.store(fresh.into_raw_fd(), Ordering::Release);
-        // SAFETY: nobody else knows the old number any more.
+        // SAFETY: no other thread knows the old number any more.
         drop(unsafe { OwnedFd::from_raw_fd(number) });
     }
 }
@@ -36,7 +36,7 @@ impl AsRawFd for Descriptor {
 
 impl AsFd for Descriptor {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: open as long as this value lives and is not replaced, which nobody does while it is borrowed.
+        // SAFETY: open as long as this value lives and is not replaced, which no thread does while it is borrowed.
         unsafe { BorrowedFd::borrow_raw(self.as_raw_fd()) }
     }
 }

@@ -15,7 +15,7 @@ use refault_core::PageId;
 
 use crate::latency::Histogram;
 
-/// One page in so many is followed.
+/// One page in this many is followed.
 pub(crate) const SAMPLE: u32 = 32;
 
 pub(crate) struct Distances {
@@ -26,7 +26,7 @@ pub(crate) struct Distances {
 }
 
 impl Distances {
-    /// For an arena of so many pages. The table is zeroed memory that is not touched before it is used.
+    /// For an arena of `pages` pages. The table is zeroed memory that is not touched before it is used.
     pub(crate) fn new(pages: u32) -> Distances {
         let mut evicted_at = Vec::new();
         evicted_at.resize_with(pages.div_ceil(SAMPLE) as usize, || AtomicU32::new(0));

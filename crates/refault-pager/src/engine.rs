@@ -235,7 +235,7 @@ impl Engine {
         self.memory.pages = pages;
     }
 
-    /// So many pages were read ahead and wait for the program.
+    /// `pages` pages were read ahead and wait for the program.
     pub(crate) fn set_unread(&mut self, pages: u32) {
         self.memory.unread = pages;
     }

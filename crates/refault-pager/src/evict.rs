@@ -2,8 +2,8 @@
 //!
 //! For a batch of pages that are owned as [`State::Evicting`]: write-protect them, so that a writer waits instead of
 //! racing; read them from the memfd's descriptor and compress or write them out; punch them out of the memfd; say where
-//! they are now; wake whoever waited. A reader that comes between sees the right contents. A page that is equal to its
-//! slot is already protected and needs no write. Neighbours share each of the calls.
+//! they are now; wake the threads that waited. A reader that comes between sees the right contents. A page that is
+//! equal to its slot is already protected and needs no write. Neighbours share each of the calls.
 //!
 //! Two things keep this cheap on several processors. Reading through the descriptor leaves no page-table entry behind,
 //! so that punching needs no TLB shoot-down (a victim's own entry was dropped by the scan). And the protection is not
@@ -56,7 +56,8 @@ impl Inner {
             lock.bump();
         });
         drop(lock);
-        // Before anybody sees them as stored: who discards all that is resident then finds nothing resident.
+        // Before another thread sees them as stored: one that discards all that is resident then finds nothing
+        // resident.
         self.budget.uncharge(left.len() as u64);
         for (page, outcome) in batch.iter().zip(&worker.outcomes) {
             let word = self.word(*page);

@@ -1,7 +1,7 @@
 //! Faults: bringing pages in.
 //!
 //! A fault on a stored page is read into a private buffer and then allocated, filled and mapped in one step
-//! (`UFFDIO_COPY`), so no thread ever sees a page half filled. A fault on a page that somebody else owns leaves a mark
+//! (`UFFDIO_COPY`), so no thread ever sees a page half filled. A fault on a page that another thread owns leaves a mark
 //! and is forgotten: the owner wakes it, and it faults again or finds the page there.
 //!
 //! Faults in sequence bring their successors along ([`crate::streams`], [`crate::read_ahead`]).
@@ -43,7 +43,7 @@ impl Inner {
                 }
                 State::Resident if write => {
                     // The first write to a page that is equal to its slot, or to one that was moved to where an
-                    // eviction had left its protection. Only an owner may lift it: somebody may be about to evict the
+                    // eviction had left its protection. Only an owner may lift it: a thread may be about to evict the
                     // page. A page that came in meanwhile is not protected, and loses nothing.
                     if !word.begin(seen, State::Moving) {
                         continue;
@@ -172,7 +172,7 @@ impl Inner {
     /// `copies`: those from the pool keep their copies there.
     pub(crate) fn fill_following(&self, first: PageId, count: u32, copies: bool, worker: &mut FaultScratch) -> u32 {
         let end = (first + count.min(BATCH as u32)).min(self.arena.high());
-        // Fresh pages are taken only where somebody owns the addresses; stored ones cannot be anywhere else.
+        // Fresh pages come in only at addresses that are taken; stored ones cannot be anywhere else.
         let (owned, fresh) = self.arena.with_taken(first, |taken| self.own_following(first, end.min(taken)));
         if owned == 0 {
             return 0;
@@ -279,7 +279,7 @@ impl Inner {
     }
 }
 
-/// A mapping call's outcome as a store's. The pager owns the pages, so nobody else can have mapped them.
+/// A mapping call's outcome as a store's. The pager owns the pages, so no other thread can have mapped them.
 fn mapped(outcome: std::io::Result<()>) -> Result<(), StoreError> {
     outcome.map_err(|error| StoreError::Io {
         operation: "mapping a page, not reading",

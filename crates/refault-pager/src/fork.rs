@@ -36,7 +36,7 @@ pub struct ForkTicket {
 }
 
 impl Pager {
-    /// To be called by the forking thread right before `fork`. Until one of the other calls, nobody can fault.
+    /// To be called by the forking thread right before `fork`. Until one of the other calls, no thread can fault.
     /// `other_threads` is how many threads of the process never write to regions, besides the pager's own.
     pub fn before_fork(&self, other_threads: usize) -> io::Result<ForkTicket> {
         // SAFETY: the array has room for both descriptors.
@@ -85,7 +85,7 @@ impl Pager {
             });
         }
         inner.gate.open();
-        // Whoever waited for a write looks again.
+        // Threads that waited for a write look again.
         let _ = inner.uffd.wake(inner.arena.base(), inner.arena.len());
     }
 

@@ -1,7 +1,7 @@
 //! A read-write lock around forks: every change of pages is made by a reader, and a fork is the writer.
 //!
 //! While the gate is closed no page is in an owned state and no lock of the pager or its store is held, so a copy of
-//! the address space is whole. Entering costs two atomic operations. Invariant: nobody enters twice.
+//! the address space is whole. Entering costs two atomic operations. Invariant: no thread enters twice.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -28,7 +28,7 @@ impl ForkGate {
         }
     }
 
-    /// Lets nobody in any more and waits until all are out. Other closers wait for [`ForkGate::open`].
+    /// Lets no thread in any more and waits until all are out. Other closers wait for [`ForkGate::open`].
     pub(crate) fn close(&self) {
         while self.closed.swap(1, Ordering::SeqCst) == 1 {
             let _ = futex::wait(&self.closed, futex::Flags::PRIVATE, 1, None);

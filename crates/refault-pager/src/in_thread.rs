@@ -123,7 +123,7 @@ extern "C-unwind" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context:
     unsafe {
         allow_unaligned(context);
         let mask = signals::interrupted_mask(context);
-        // One that somebody sent has no address.
+        // A signal that a process sent has no address.
         let is_sent = (*info).si_code <= 0;
         if is_sent && signals::is_inside(mask) {
             crate::pending_sigbus::keep(&*info);
@@ -255,7 +255,7 @@ unsafe fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c
     unsafe {
         match previous.filter(|previous| previous.sa_sigaction != libc::SIG_DFL) {
             // The access is repeated with the default action in force, as it is where the kernel finds a fault ignored.
-            // A signal that somebody sent and the program ignores is nothing.
+            // A signal that a process sent and the program ignores does nothing.
             Some(previous) if previous.sa_sigaction == libc::SIG_IGN && (*info).si_code <= 0 => {}
             Some(previous) if previous.sa_sigaction != libc::SIG_IGN => {
                 signals::set_mask(signals::while_handled(signals::interrupted_mask(context), &previous));

@@ -77,7 +77,7 @@ impl Inner {
         }
     }
 
-    /// Waits until a pinned page can be read and written without a fault that somebody has to serve.
+    /// Waits until a pinned page can be read and written without a fault that a handler has to serve.
     fn bring_in_pinned(&self, page: PageId, worker: &mut FaultScratch) -> Result<(), PagerError> {
         loop {
             let seen = self.word(page).load();

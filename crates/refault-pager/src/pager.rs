@@ -61,7 +61,7 @@ pub enum PagerError {
     /// The arena has no run of addresses of this length.
     #[error("no {0} bytes of addresses are left in the pager's arena")]
     NoAddresses(u64),
-    /// Nobody has all of a range.
+    /// Part of a range is not in use.
     #[error("{bytes} bytes at {address:#x} are not all in use")]
     NotTaken {
         /// Where it starts.
@@ -119,7 +119,7 @@ pub(crate) struct Counts {
     pub(crate) demoted: AtomicU64,
 }
 
-/// Reports wait here until somebody holds the engine.
+/// Reports wait here until a thread holds the engine.
 const REPORTS: usize = 1 << 14;
 
 /// Victims that a round of background eviction asks for at most.
@@ -131,7 +131,7 @@ pub(crate) const DIRECT_GOAL: u32 = 32;
 /// Times that a fault finds nothing to evict before it counts as being out of room: some 5 ms.
 const MAX_FRUITLESS_WAITS: u32 = 32;
 
-/// A budget that counts stored pages leaves at least one page in so many for resident ones, or nothing would run.
+/// A budget that counts stored pages leaves at least one page in this many for resident ones, or nothing would run.
 const MIN_RESIDENT_PART: u64 = 16;
 
 /// A full store is asked again after this many slots were released …
@@ -386,7 +386,7 @@ impl Inner {
             let _stall = self.pressure.stall();
             match over.victim().map_or(Some(0), |victim| victim.reclaim_unless_room(incoming, over, worker)) {
                 Some(freed) if freed > 0 => fruitless = 0,
-                // Somebody else has made room meanwhile.
+                // Another thread has made room meanwhile.
                 None => {}
                 Some(_) if fruitless < MAX_FRUITLESS_WAITS && !self.is_full() && !self.is_pinned_full() => {
                     // Others are evicting: their pages will be free in a moment.

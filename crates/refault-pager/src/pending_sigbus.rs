@@ -69,7 +69,7 @@ pub(crate) fn give_back() {
         if !taken(own) && !taken(ANY) {
             continue;
         }
-        // SAFETY: it is this thread's, and was written before it was anybody's.
+        // SAFETY: it is this thread's, and was written before a thread could take it.
         let info = unsafe { (*place.info.get()).assume_init() };
         place.thread.store(FREE, Ordering::Release);
         KEPT.fetch_sub(1, Ordering::SeqCst);

@@ -34,7 +34,7 @@ pub(crate) struct PinSlots {
 }
 
 impl PinSlots {
-    /// Room for so many pins at once.
+    /// Room for `slots` pins at once.
     pub(crate) fn new(slots: usize) -> PinSlots {
         let slot = || PinSlot {
             taken: AtomicBool::new(false),
@@ -69,7 +69,7 @@ impl PinSlots {
         Some(slot)
     }
 
-    /// Whether nobody ever held anything.
+    /// Whether no thread ever took a slot.
     pub(crate) fn never_used(&self) -> bool {
         self.used.load(Ordering::SeqCst) == 0
     }

@@ -3,15 +3,15 @@
 //! A sequence of faults that has held for some windows ([`crate::streams`]) has the window after the next read by the
 //! reader, a thread of its own. So one processor decompresses what the program is about to need, and makes room for it,
 //! while the program works on another. Where the reader is late, the program faults on a page that is on its way and is
-//! woken with it, or on one that nobody has begun with: then the thread that serves the fault goes on from there, and the
-//! reader finds those pages owned and passes over them.
+//! woken with it, or on one that no thread has begun with. Then the thread that serves the fault goes on from there;
+//! the reader finds those pages owned and passes over them.
 //!
-//! Pages come in by pieces ([`Run::pieces`]), so that whoever waits for the first need not wait for the last. Successors are
-//! brought in by who serves a fault as far as the budget has room; the reader evicts for them, because what it reads was
-//! asked for by a sequence that went on for more than a hundred pages.
+//! Pages come in by pieces ([`Run::pieces`]), so that a thread that waits for the first need not wait for the last.
+//! Successors are brought in by who serves a fault as far as the budget has room; the reader evicts for them, because
+//! what it reads was asked for by a sequence that went on for more than a hundred pages.
 //!
-//! Invariants: what is asked for is a guess and may be forgotten; fresh pages come in only where somebody owns their
-//! addresses; the list has a fixed length, nothing is allocated.
+//! Invariants: what is asked for is a guess and may be forgotten; fresh pages come in only at addresses that are taken;
+//! the list has a fixed length, nothing is allocated.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -30,7 +30,7 @@ use crate::streams::{MAX_WINDOW, Run, Streams};
 /// Runs that wait to be read at most. A program that asks for more outruns the reader, and is served by its faults.
 const WAITING: usize = 16;
 
-/// One page in so many of the budget may have been read ahead, before another window is begun.
+/// One page in this many of the budget may have been read ahead, before another window is begun.
 const PART: u64 = 16;
 
 /// The sequences, and what the reader is to read.
@@ -127,7 +127,7 @@ impl Inner {
             && self.options.access_source != AccessSource::Exact
     }
 
-    /// Whether another window may be read ahead, where so many pages are under way: not in a small budget.
+    /// Whether another window may be read ahead, where `pages` pages are under way: not in a small budget.
     fn may_read_ahead(&self, pages: u32) -> bool {
         let most = self.budget.tightest().0.maximum_pages() / PART;
         self.reads_ahead() && u64::from(pages.max(2 * MAX_WINDOW)) <= most
@@ -157,7 +157,7 @@ impl Inner {
     /// Reads what is asked for until the pager stops.
     pub(crate) fn keep_reading(self: &Arc<Self>, mut worker: FaultScratch) {
         while !self.stopping.load(Ordering::SeqCst) {
-            // Taken inside the gate, so that nobody holds the list's lock while a process forks.
+            // Taken inside the gate, so that no thread holds the list's lock while a process forks.
             let gate = self.enter();
             let run = self.read_ahead.take();
             drop(gate);
@@ -165,7 +165,7 @@ impl Inner {
                 Some(run) => self.read_asked(&run, &mut worker),
                 None => {
                     self.read_ahead.signal.store(0, Ordering::SeqCst);
-                    // Whoever asked between the look and the store is seen here; later ones find the signal down.
+                    // A thread that asked between the look and the store is seen here; later ones find the signal down.
                     let gate = self.enter();
                     let nothing = self.read_ahead.asked().count == 0;
                     drop(gate);

@@ -120,7 +120,7 @@ impl Region {
     }
 
     /// Forgets the contents of all pages that lie wholly in a range of bytes: they read as zeros (or as the file) again
-    /// and take no space. Needs the region exclusively, because somebody else's reference would see the change.
+    /// and take no space. Needs the region exclusively, because another thread's reference would see the change.
     pub fn discard(&mut self, range: Range<usize>) {
         let start = range.start.div_ceil(PAGE_SIZE) as u32;
         let end = if range.end >= self.bytes { self.pages } else { (range.end / PAGE_SIZE) as u32 };
@@ -140,8 +140,9 @@ impl Region {
     /// Brings a range in and keeps it until [`Region::unpin`]. Pinned pages count against the budget. Fails, with
     /// nothing pinned, if they would not fit. Pages that are pinned twice are unpinned at once.
     ///
-    /// Needed for what writes into the region past the page tables, where nobody is told of it: direct reads (O_DIRECT), io_uring's
-    /// registered buffers, another process's `process_vm_writev`. What they write to a page that is evicted meanwhile is lost.
+    /// Needed for what writes into the region past the page tables, where no fault tells the pager of it: direct reads
+    /// (O_DIRECT), io_uring's registered buffers, another process's `process_vm_writev`. What they write to a page that
+    /// is evicted meanwhile is lost.
     pub fn pin(&self, range: Range<usize>) -> Result<(), PagerError> {
         let (first, pages) = self.pages_of(&range);
         let _gate = self.inner().enter();
@@ -214,7 +215,7 @@ impl Inner {
         Some(first)
     }
 
-    /// Discards what somebody has of a run of pages and gives its addresses back.
+    /// Discards the parts of a run of pages that are taken, and gives their addresses back.
     pub(crate) fn free(&self, first: PageId, pages: u32) {
         for (first, pages) in self.arena.begin_leaving(first, pages) {
             self.ranges.forget(first, pages);
@@ -298,7 +299,7 @@ impl Inner {
                     page += 1;
                     continue;
                 }
-                // On its way out, and would be left there; or on its way in, by somebody who may wait for room.
+                // On its way out, and would be left there; or on its way in, by a thread that may wait for room.
                 State::Evicting | State::Moving | State::Filling if patience > 0 => {
                     patience -= 1;
                     std::thread::yield_now();
@@ -329,7 +330,8 @@ impl Inner {
             while page < first + pages && victims.len() < BATCH {
                 let seen = self.word(page).load();
                 if seen.state() == State::Filling && patience > 0 {
-                    // It may be a successor that a handler is just bringing in. Whoever fills may also wait for room.
+                    // It may be a successor that a handler is just bringing in. The thread that fills it may also wait
+                    // for room.
                     patience -= 1;
                     std::thread::yield_now();
                     continue;

@@ -195,7 +195,7 @@ pub(crate) fn end(message: &str) -> ! {
 /// Says why and ends the program at once.
 pub(crate) fn end_with(message: Arguments<'_>) -> ! {
     say(message);
-    // The program may have a handler for that, which would touch memory that nobody brings in any more.
+    // The program may have a handler for that, which would touch memory that no thread brings in any more.
     crate::signals::reset(libc::SIGABRT);
     std::process::abort()
 }

@@ -9,10 +9,10 @@
 //! ```
 //!
 //! Filling, Evicting and Moving have one owner: the thread whose compare-and-swap led there. Only the owner touches the
-//! page's contents and slot, and it ends the state with [`PageWord::finish`]. Whoever finds a page owned leaves a mark
-//! ([`PageWord::mark_waited`]); the owner then wakes the page's waiters. Invariant: no fault that was seen in an owned
-//! state is left without a wake. Checked with random schedules in `tests/state_model.rs`, which compiles this file over
-//! shuttle.
+//! page's contents and slot, and it ends the state with [`PageWord::finish`]. A thread that finds a page owned leaves a
+//! mark ([`PageWord::mark_waited`]); the owner then wakes the page's waiters. Invariant: no fault that was seen in an
+//! owned state is left without a wake. Checked with random schedules in `tests/state_model.rs`, which compiles this
+//! file over shuttle.
 
 use super::sync::{AtomicU64, Ordering};
 
@@ -119,7 +119,7 @@ impl PageWord {
         self.0.compare_exchange(seen.0, next.0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// The owner ends its state. Returns whether somebody waits for the page.
+    /// The owner ends its state. Returns whether a thread waits for the page.
     #[must_use]
     pub fn finish(&self, state: State, slot: u64, kept: bool) -> bool {
         let marks = if kept { KEPT } else { 0 };

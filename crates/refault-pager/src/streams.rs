@@ -32,7 +32,7 @@ const FAR: usize = 64 * PAGE_SIZE;
 /// Steps from an earlier run to a later one of the same sequence at most.
 const PASSED: isize = 16 * BATCH as isize;
 
-/// A sequence counts as under way if it was continued within so many faults.
+/// A sequence counts as under way if it was continued within this many faults.
 const RECENT: u32 = 64;
 
 /// Addresses that are equally far apart.

@@ -1,9 +1,9 @@
 //! The pager's threads: handlers, which wait for faults, the evictor, which keeps a reserve, and the reader
 //! ([`crate::read_ahead`]).
 //!
-//! All signals are blocked in them, because a program's signal handler could touch managed memory, and whoever serves
-//! faults must never fault (but SIGBUS where faults are served in the thread). A panic in one of them ends the program
-//! with a message: a hang would be worse.
+//! All signals are blocked in them (but SIGBUS where faults are served in the thread). A program's signal handler could
+//! touch managed memory, and a thread that serves faults must never fault. A panic in one of them ends the program with
+//! a message: a hang would be worse.
 //!
 //! A handler blocks in `read` rather than polling. A lone one stays with the thread that faults ([`crate::affinity`]).
 
@@ -237,7 +237,7 @@ fn keep_reserve(inner: &Arc<Inner>, mut worker: FaultScratch) {
             None if drops => {}
             None => {
                 inner.evictor_signal.store(0, Ordering::SeqCst);
-                // Whoever charged between the look and the store is seen here; later ones find the signal down.
+                // A thread that charged between the look and the store is seen here; later ones find the signal down.
                 let is_idle = inner.budget.tightest().1 >= inner.reserve();
                 if is_idle && !inner.stopping.load(Ordering::SeqCst) {
                     let demotes = inner.options.demote_after.filter(|_| inner.store.usage().pool_pages > 0);

@@ -1,4 +1,4 @@
-//! Forks that nobody prepares: libc's own `fork` takes pagers along, whatever other threads do.
+//! Forks that no caller prepares: libc's own `fork` takes pagers along, whatever other threads do.
 
 mod common;
 
@@ -23,20 +23,20 @@ fn a_fork_takes_pagers_along_while_a_thread_faults_with_a_lock_that_the_forking_
         pager.take_along_in_forks().expect("libc has room for the handlers");
         region.fill(7);
     }
-    // As an interpreter's lock: held by whoever runs, through faults and forks.
+    // As an interpreter's lock: held by the thread that runs, through faults and forks.
     let interpreter = Mutex::new(());
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut page = 0;
             while !stop.load(Ordering::Relaxed) {
-                let _lock = interpreter.lock().expect("nobody panics");
+                let _lock = interpreter.lock().expect("no thread panics");
                 page = (page + 131) % PAGES;
                 assert!(regions.iter().all(|region| region[page * PAGE] == 7));
             }
         });
         for _ in 0..20 {
-            let lock = interpreter.lock().expect("nobody panics");
+            let lock = interpreter.lock().expect("no thread panics");
             // SAFETY: the child only reads regions, and ends without returning.
             let child = unsafe { libc::fork() };
             if child == 0 {

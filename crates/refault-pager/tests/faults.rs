@@ -107,7 +107,7 @@ fn a_page_that_does_not_come_back_raises_sigbus_and_says_so() {
 /// A store whose memory is damaged after some of the writes: bits flip in the compressed pool.
 struct DamagedPool {
     store: TieredStore,
-    /// One page in so many.
+    /// One page in this many is damaged.
     every: u64,
     written: AtomicU64,
     damaged: Mutex<HashSet<u64>>,

@@ -93,7 +93,7 @@ fn a_held_page_is_there() {
         for thread in holders.into_iter().chain([evictor]) {
             thread.join().unwrap();
         }
-        // Nobody holds it any more.
+        // No thread holds it any more.
         machine.evict();
         assert!(!machine.present.load(Ordering::SeqCst));
     };

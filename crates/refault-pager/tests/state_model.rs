@@ -74,7 +74,7 @@ impl Machine {
         }
     }
 
-    /// The handler's part; false: somebody else will wake the waiter.
+    /// The handler's part; false: another thread will wake the waiter.
     fn fault(&self, write: bool) -> bool {
         let word = &self.word.0;
         loop {
