@@ -1,8 +1,9 @@
 //! The mappings of another process, and how much of each was accessed: `/proc/PID/smaps` and `/proc/PID/clear_refs`.
 //!
-//! The kernel counts a page as referenced if its accessed bit is set in the process's page tables, or if somebody else
-//! has marked it since the bits were last cleared. A huge page counts whole. Clearing the bits makes the kernel's own
-//! reclaim take the pages for idle until they are accessed again; nothing else of the process changes.
+//! The kernel counts a page as referenced if its accessed bit is set in the process's page tables. So it does if
+//! another process has marked the page since the bits were last cleared. A huge page counts whole. Clearing the bits
+//! makes the kernel's own reclaim take the pages for idle until they are accessed again; nothing else of the process
+//! changes.
 //!
 //! Cost: the kernel walks the page tables of the process for each look, some 10 ms per GiB of small pages.
 //!

@@ -94,7 +94,7 @@ impl Packing<'_> {
         self.solve_within(MAX_NODES)
     }
 
-    /// The same with so many steps of the search through all placements; 0: moves and swaps alone.
+    /// The same with at most `max_nodes` steps of the search through all placements; 0: moves and swaps alone.
     ///
     /// # Errors
     /// See [`PlanError`].
@@ -117,7 +117,7 @@ impl Packing<'_> {
     }
 }
 
-/// Least misses with at most so many units; none at all is impossible.
+/// Least misses with at most as many units as the index says; none at all is impossible.
 fn at_most(misses: &[u64]) -> Curve {
     let least = misses.iter().scan(IMPOSSIBLE, |least, misses| {
         *least = (*least).min(*misses);

@@ -68,7 +68,7 @@ impl Window {
 /// window is handed to `seen` as soon as it is over.
 ///
 /// # Errors
-/// There is no such process (any more), or it belongs to somebody else.
+/// There is no such process (any more), or it belongs to another user.
 pub fn measure(
     pid: u32,
     lengths: &[Duration],
@@ -82,7 +82,7 @@ pub fn measure(
 /// counts for each.
 ///
 /// # Errors
-/// None of the processes is there (any more), or they belong to somebody else.
+/// None of the processes is there (any more), or they belong to another user.
 pub fn measure_all(
     mut processes: impl FnMut() -> Vec<u32>,
     lengths: &[Duration],
@@ -141,7 +141,7 @@ pub fn by_generation(
 /// answers false to end. Each window is handed to `seen` with the place of its length.
 ///
 /// # Errors
-/// None of the processes is there (any more), or they belong to somebody else.
+/// None of the processes is there (any more), or they belong to another user.
 pub fn follow(
     mut processes: impl FnMut() -> Vec<u32>,
     lengths: &[Duration],

@@ -161,7 +161,7 @@ impl Worker {
     }
 }
 
-/// Runs for so many rounds, a fifth of a second each; the charge after each in bytes.
+/// Runs for `rounds` rounds, a fifth of a second each; the charge after each in bytes.
 fn squeezed(ledger: &mut Ledger, worker: &mut Worker, begin: u64, rounds: u64) -> Vec<f64> {
     let round = |round| {
         let now = 1000 * SECOND + (begin + round) * SECOND / 5;
@@ -264,7 +264,7 @@ fn members_that_have_more_than_a_smaller_pool_give_in_proportion_and_keep_their_
     for (given, expected) in given.iter().zip([4.25, 21.25, 42.5]) {
         assert!((given - expected).abs() < 0.01, "{given} of {expected}");
     }
-    assert_eq!(ledger.committed(), 228 * MIB, "nobody has confirmed yet");
+    assert_eq!(ledger.committed(), 228 * MIB, "no member has confirmed yet");
     // What they say of a grant of the daemon before, by its number, confirms none of this one's.
     let turn = ledger.members()[&2].turn;
     ledger.report(2, Figures { turn, limit: 104 * MIB, charge: 10 * MIB, ..Figures::default() });
@@ -380,7 +380,7 @@ fn who_needs_so_much_begins_when_others_do_not_use_it_and_not_before() {
     ledger.join(1, needs, 0);
     run(&mut ledger, &mut programs, 100);
     assert_eq!(grants(&ledger)[1], 0, "100 of 200 MiB are free");
-    assert!(grants(&ledger)[0] >= 299, "nobody has to give for it: {:?}", grants(&ledger));
+    assert!(grants(&ledger)[0] >= 299, "no member has to give for it: {:?}", grants(&ledger));
     // A third grows into all that is free; the first needs less from now on, and the third would take that too.
     ledger.join(2, Terms::default(), 0);
     programs.push(Program::new(1000 * MIB, 0));

@@ -30,7 +30,7 @@ use crate::tier::{Tier, is_full};
 pub struct RemoteOptions {
     /// Requests under way at a time, for all objects of a store; 16 by default.
     pub in_flight: usize,
-    /// Ranges wanted together whose gap is at most so many bytes are one request; 128 KiB by default.
+    /// Ranges wanted together whose gap is at most this many bytes are one request; 128 KiB by default.
     pub gap: u64,
     /// Bytes of a request at most, unless the cache asks for more at once; 8 MiB by default.
     pub request: u64,

@@ -215,7 +215,7 @@ fn an_object_without_a_version_is_refused() {
     let server = Server::start(contents(MIB, 9));
     server.served.nameless.store(1, Ordering::Relaxed);
     let remote = RemoteStore::from_url(&server.url(), &options()).expect("a store");
-    let refused = remote.open("object").map(drop).expect_err("nobody could tell whether it changes");
+    let refused = remote.open("object").map(drop).expect_err("no reader could tell whether it changes");
     assert!(refused.to_string().contains("neither ETag nor Last-Modified"), "{refused}");
 }
 

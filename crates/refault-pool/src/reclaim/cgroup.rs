@@ -105,11 +105,11 @@ impl Cgroup {
         Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
-    /// Asks the kernel to take so many bytes away. Returns by how many the charge fell. That the kernel found less is
+    /// Asks the kernel to take `bytes` bytes away. Returns by how many the charge fell. That the kernel found less is
     /// no error.
     ///
     /// # Errors
-    /// The group is gone, or belongs to somebody else.
+    /// The group is gone, or belongs to another user.
     pub fn reclaim(&self, bytes: u64) -> io::Result<u64> {
         let before = self.usage_bytes()?;
         match self.means {

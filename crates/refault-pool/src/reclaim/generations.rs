@@ -85,8 +85,8 @@ impl List {
         self.generations.get(at + 1).map_or(Duration::ZERO, |next| next.age)
     }
 
-    /// The youngest generation whose pages have all been idle for so long, and that the kernel would evict: not the
-    /// youngest two.
+    /// The youngest generation whose pages have all been idle for at least `idle`, and that the kernel would evict: not
+    /// the youngest two.
     pub fn older_than(&self, idle: Duration) -> Option<u64> {
         let most = self.generations.len().saturating_sub(2);
         (0..most).rev().find(|at| self.idle(*at) >= idle).map(|at| self.generations[at].number)
@@ -99,7 +99,7 @@ impl List {
     }
 }
 
-/// What would have to go for nothing to be left that was idle for so long; `swap_pages` is how many pages that are no
+/// The evictions after which no page is left that was idle for at least `idle`. At most `swap_pages` pages that are no
 /// file's can go.
 pub fn evictions(lists: &[List], idle: Duration, mut swap_pages: u64) -> Vec<Eviction> {
     let mut all = Vec::new();

@@ -1,4 +1,5 @@
-//! Which mappings nobody has accessed for how long, from accessed bits that are cleared and read again and again.
+//! For how long a process has not accessed each of its mappings, from accessed bits that are cleared and read again and
+//! again.
 //!
 //! The kernel sums the bits up by mapping, so a mapping with one busy page is busy. Cost: see [`crate::mappings`].
 //!
@@ -26,12 +27,12 @@ pub struct Ages {
     looked: Instant,
 }
 
-/// A mapping and for how long nobody has accessed it.
+/// A mapping and for how long the process has not accessed it.
 #[derive(Clone, Debug)]
 pub struct Aged {
     /// The mapping.
     pub mapping: Mapping,
-    /// Idle at least so long.
+    /// Idle for at least this time.
     pub idle: Duration,
 }
 
@@ -39,7 +40,7 @@ impl Ages {
     /// Begins now: everything counts as just accessed.
     ///
     /// # Errors
-    /// There is no such process, or it belongs to somebody else.
+    /// There is no such process, or it belongs to another user.
     pub fn begin(pid: u32) -> io::Result<Ages> {
         clear_accessed(pid)?;
         Ok(Ages { pid, accessed: HashMap::new(), looked: Instant::now() })

@@ -1,12 +1,12 @@
-//! Which pages of a process nobody has accessed for how long, from the kernel's idle-page bitmap
+//! For how long no process has accessed each page of a process, from the kernel's idle-page bitmap
 //! (`/sys/kernel/mm/page_idle/bitmap`, CONFIG_IDLE_PAGE_TRACKING).
 //!
 //! A look finds the frames of the process's pages (`pagemap`), asks which of those marked idle at the look before are
-//! so still, and marks all of them. An access by anybody takes the mark away, in whatever process, and so does a read
-//! of a file's page by a call. Of a compound page only the first small page has a mark; the rest of it is as idle as
-//! that, or counts as accessed if the first is not mapped before it. Marking clears accessed bits; the kernel's own
-//! reclaim is told which had been set. The bitmap is one for all: if somebody else marks a page that was accessed since
-//! our mark, it is taken for idle.
+//! so still, and marks all of them. An access by any process takes the mark away, and so does a read of a file's page
+//! by a call. Of a compound page only the first small page has a mark; the rest of it is as idle as that, or counts as
+//! accessed if the first is not mapped before it. Marking clears accessed bits; the kernel's own reclaim is told which
+//! had been set. The bitmap is one for all: if another program marks a page that was accessed since our mark, it is
+//! taken for idle.
 //!
 //! Needs root, which alone is shown frames. Cost of a look: three reads and a write of eight bytes for each page, less
 //! where frames lie side by side, and in the kernel a walk to the mappings of each; four bytes are kept for each page.
@@ -47,7 +47,7 @@ const CHUNK: u64 = 512;
 /// Bytes of a process that are looked at together: compound pages lie within it, and what is known of it meanwhile is
 /// small.
 const BATCH: u64 = 64 << 20;
-/// Bits of a `kpageflags` entry: not the first of a compound page; the page of zeros, which is nobody's memory.
+/// Bits of a `kpageflags` entry: not the first of a compound page; the page of zeros, which is no process's memory.
 const TAIL: u64 = 1 << 16;
 const ZERO: u64 = 1 << 24;
 /// The page was not there at the last look.
@@ -158,7 +158,7 @@ impl Pages {
     fn idle_of(&mut self, page: &Page, before: &HashMap<u64, Box<[u32; CHUNK as usize]>>, now: u32) -> Duration {
         let (number, at) = (page.start / PAGE / CHUNK, (page.start / PAGE % CHUNK) as usize);
         let last = before.get(&number).map_or(UNSEEN, |chunk| chunk[at]);
-        // Somebody else may have marked what was not there at the last look.
+        // Another program may have marked what was not there at the last look.
         let last = if page.idle && last != UNSEEN { last } else { now };
         self.accessed.entry(number).or_insert_with(|| Box::new([UNSEEN; CHUNK as usize]))[at] = last;
         Duration::from_millis(u64::from(now - last))
@@ -348,7 +348,7 @@ mod tests {
         pages.bitmap.write_all_at(&(1u64 << 4).to_ne_bytes(), 0).expect("room");
         assert_eq!(runs(&pages.look_at(&heap, 900).expect("files")), [(0, 1, 900), (1, 1, 0), (3, 2, 900)]);
         assert_eq!(runs(&pages.look_at(&heap, 1000).expect("files")), [(0, 1, 1000), (1, 1, 100), (3, 2, 1000)]);
-        // What comes back in another frame was accessed, whoever marked that.
+        // What comes back in another frame was accessed, whichever program marked that frame.
         pages.pagemap.write_all_at(&(MINE | 7).to_ne_bytes(), 2 * 8).expect("room");
         pages.bitmap.write_all_at(&u64::MAX.to_ne_bytes(), 0).expect("room");
         let aged = pages.look_at(&heap, 1100).expect("files");

@@ -49,7 +49,7 @@ impl Hand {
     /// For a process.
     ///
     /// # Errors
-    /// There is no such process, or it belongs to somebody else.
+    /// There is no such process, or it belongs to another user.
     pub fn new(pid: u32) -> io::Result<Hand> {
         let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
         Ok(Hand { pagemap, at: 0, known: HashMap::new(), came_back: 0 })
@@ -60,7 +60,7 @@ impl Hand {
         self.came_back
     }
 
-    /// Ranges of pages to page out now, ascending, of so many bytes at most, in these mappings, which ascend. Goes
+    /// Ranges of pages to page out now, ascending, of at most `bytes` bytes, in these mappings, which ascend. Goes
     /// round once at most.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! Ages by region that somebody else keeps, such as the kernel's monitor: finer than mappings, so that the idle part of
-//! a large heap is seen.
+//! Ages by region that another monitor keeps, such as the kernel's: finer than mappings, so that the idle part of a
+//! large heap is seen.
 //!
 //! Where a region begins or ends within a mapping the mapping is cut; what lies in no region counts as just accessed.
 //! Cost: one walk over mappings and regions, which both ascend.
@@ -26,7 +26,7 @@ use crate::mappings::Mapping;
 
 /// Who knows for how long parts of a process were not accessed.
 pub trait Regions {
-    /// Regions, ascending, and for how long nobody has accessed each; 0 if somebody did at the last look.
+    /// Regions, ascending, and for how long no process has accessed each; 0 if one did at the last look.
     ///
     /// # Errors
     /// The process has ended, or it is monitored no longer.

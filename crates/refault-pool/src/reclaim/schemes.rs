@@ -1,9 +1,9 @@
 //! Schemes of the monitor on mappings: a mapping is a region whose accesses and age are those that the accessed bits
 //! show.
 //!
-//! Its frequency is 0 if nobody accessed it since the last look and 1 otherwise; its age is for how many aggregations
-//! it has been idle, 0 if it was accessed. Quotas by size hold; what else a scheme can ask for is refused by
-//! [`refusal`].
+//! Its frequency is 0 if no process accessed it since the last look and 1 otherwise. Its age is for how many
+//! aggregations it has been idle, 0 if it was accessed. Quotas by size hold; what else a scheme can ask for is refused
+//! by [`refusal`].
 //!
 //! ```
 //! use refault_core::schemes::{Action, SchemeSettings};

@@ -64,7 +64,7 @@ pub enum Target {
 pub enum Goal {
     /// This share of time (0 to 1) in which something waits for memory.
     Pressure(f64),
-    /// What nobody accessed for so long is out of memory.
+    /// What no process accessed for at least this time is out of memory.
     Idle(Duration),
     /// What these schemes say, with the time of one aggregation and whose rules hold.
     Schemes(Vec<SchemeSettings>, Duration, Profile),
@@ -202,7 +202,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Takes ages from somebody who knows more than mappings show, for a process; where pressure decides, ages are not
+    /// Takes ages from a monitor that sees more than mappings show, for a process; where pressure decides, ages are not
     /// asked for.
     pub fn take_ages_from(&mut self, regions: Box<dyn Regions>) {
         if let (None, None, Some(member)) = (&self.controller, &self.group, self.members.values_mut().next()) {
@@ -231,7 +231,7 @@ impl Session {
     /// Begins to look at ages now; otherwise the first step does.
     ///
     /// # Errors
-    /// The target has ended, or it belongs to somebody else.
+    /// The target has ended, or it belongs to another user.
     pub fn begin(&mut self) -> io::Result<()> {
         if self.controller.is_some() {
             return Ok(());
@@ -329,7 +329,7 @@ impl Session {
     /// Looks, decides and acts once.
     ///
     /// # Errors
-    /// The target has ended, or somebody else's it has become.
+    /// The target has ended, or it belongs to another user by now.
     pub fn step(&mut self) -> io::Result<Step> {
         if self.controller.is_some() {
             let step = self.towards_pressure()?;
@@ -451,7 +451,7 @@ impl Session {
     }
 }
 
-/// Mappings that can go and were idle for so long; what lies side by side is one range.
+/// Mappings that can go and were idle for at least `idle`; what lies side by side is one range.
 fn idle_longer(aged: &[Aged], idle: Duration) -> Vec<Addresses> {
     let fits = |aged: &&Aged| aged.mapping.reclaimable && aged.mapping.resident_bytes > 0 && aged.idle >= idle;
     let mut ranges: Vec<Addresses> = Vec::new();

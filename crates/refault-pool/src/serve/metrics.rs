@@ -213,7 +213,7 @@ fn members(registry: &mut Registry, statuses: &[Status]) {
     }
     registry.register_with_unit(
         "member_generations",
-        "Bytes by the age of their generation, below so much",
+        "Bytes by the age of their generation; the label is the upper bound",
         Unit::Bytes,
         ages,
     );

@@ -54,16 +54,16 @@ use super::protocol::{Answer, MAX_LINE, MemberStatus, Request, Status, Wishes, b
 
 /// Between two rounds.
 pub const ROUND: Duration = Duration::from_millis(200);
-/// A member that has said nothing for so long does not answer.
+/// A member that has said nothing for this time does not answer.
 pub const SILENCE: Duration = Duration::from_secs(1);
-/// Who does not read for so long is cut off.
+/// The daemon cuts off a member that does not read for this time.
 const SEND_WITHIN: Duration = Duration::from_millis(50);
-/// Connections at once, if there are descriptors for so many.
+/// Connections at once, if there are descriptors for them.
 const MAX_CONNECTIONS: usize = 1024;
 /// Descriptors that connections leave for looks at processes, the pool's files, the terminal's, and a connection that
 /// is one too many.
 const OTHER_DESCRIPTORS: usize = 24;
-/// Who says nothing at all for so long after connecting is cut off.
+/// The daemon cuts off a program that says nothing at all for this time after it connects.
 const FIRST_WORD: Duration = Duration::from_secs(5);
 
 /// No process has a higher number; members say one for each process that they know by another namespace's number alone.

@@ -21,7 +21,7 @@ const SQUEEZE_EVERY: u64 = 1_000_000_000;
 const MIN_RAISE: u64 = MIB / 4;
 /// Bytes of new memory in a round that are growth.
 pub(super) const MIN_GROWTH: u64 = MIB / 4;
-/// So many times the target pressure is answered in each round.
+/// Pressure of this many times the target is answered in each round.
 const ALARM: f64 = 10.0;
 /// A member that leaves no more than this part of its grant, or no more than this, fills it: a program that waits for
 /// memory keeps some room for the next pages, of 16 MiB 1.3 were seen. Less than [`SLACK`], or a member would want more
@@ -29,7 +29,8 @@ const ALARM: f64 = 10.0;
 const ROOM: (u64, u64) = (10, 2 * MIB);
 /// Room beyond what a member uses that is left to it when unused memory is taken back: 1/8, and the least.
 const SLACK: (u64, u64) = (8, 8 * MIB);
-/// A member that has not confirmed a lower grant for so long, in nanoseconds, is not waited for: others give meanwhile.
+/// After this time, in nanoseconds, the pool does not wait for a member to confirm a lower grant: others give
+/// meanwhile.
 const MAX_LOWERING: u64 = 2_000_000_000;
 /// Parts of a member's memory that heat is said of.
 pub const MAX_PARTS: usize = 48;
@@ -49,7 +50,7 @@ pub struct Terms {
     pub max: Option<u64>,
     /// Twice the weight makes its generations count as half as old.
     pub weight: u32,
-    /// It begins with so much, and not before that is free.
+    /// Bytes that it begins with, and not before they are free.
     #[serde(default)]
     pub needs: u64,
 }
@@ -97,10 +98,10 @@ pub struct Figures {
     /// Bytes with which 99 of 100 pages that came back lately would have stayed; none if hardly any came back.
     pub would_stop_refaulting_at: Option<u64>,
     /// By parts of its memory in the order of addresses, [`MAX_PARTS`] at most: how many of 100 pages were accessed
-    /// lately. Empty if nobody looks.
+    /// lately. Empty if the member does not look.
     pub heat: Vec<u8>,
-    /// Other policies, and how often each would have faulted lately for each fault of the member's own. Empty if nobody
-    /// looks, or hardly any page was missed.
+    /// Other policies, and how often each would have faulted lately for each fault of the member's own. Empty if the
+    /// member does not look, or hardly any page was missed.
     pub policies: Vec<(String, f64)>,
 }
 

@@ -34,7 +34,7 @@ use super::entry::{MAX_BYTES, MIN_GROWTH, Squeeze};
 const MIB: u64 = 1 << 20;
 /// What a member begins with, if that is free.
 const FIRST_GRANT: u64 = 32 * MIB;
-/// So long, in nanoseconds, a member that began with what it needs is left it, used or not.
+/// For this time, in nanoseconds, a member keeps the memory that it needs to begin, used or not.
 const GRACE: u64 = 60_000_000_000;
 
 /// Why a budget cannot be set.
@@ -43,10 +43,10 @@ pub enum BudgetError {
     /// No member has that number.
     #[error("no such member")]
     NoMember,
-    /// The member is never to have less than so many bytes.
+    /// The member is never to have less than this number of bytes.
     #[error("below the least that the member is to have, {}", bytes_text(*.0))]
     BelowLeast(u64),
-    /// The pool has so many bytes.
+    /// The pool has this number of bytes.
     #[error("more than the pool's {}", bytes_text(*.0))]
     AbovePool(u64),
 }
@@ -63,8 +63,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// For a pool of so many bytes; generations younger than `min_ttl` nanoseconds are not taken. `proactive`: the
-    /// share of time in which a member may wait, to which each is squeezed.
+    /// For a pool of `pool` bytes; generations younger than `min_ttl` nanoseconds are not taken. `proactive`: the share
+    /// of time in which a member may wait, to which each is squeezed.
     pub fn new(pool: u64, min_ttl: u64, proactive: Option<f64>) -> Ledger {
         Ledger { pool: pool.min(MAX_BYTES), min_ttl, proactive, members: BTreeMap::new(), reserved: 0 }
     }
@@ -147,7 +147,7 @@ impl Ledger {
     /// who needs it more is given of it as before. None lifts it: what the member asked for holds again.
     ///
     /// # Errors
-    /// There is no such member, or it cannot have so little or so much. Nothing has changed then.
+    /// There is no such member, or `bytes` is below its least or above the pool. Nothing has changed then.
     pub fn set_budget(&mut self, id: u64, bytes: Option<u64>) -> Result<(), BudgetError> {
         let pool = self.pool;
         let member = self.members.get_mut(&id).ok_or(BudgetError::NoMember)?;
@@ -177,8 +177,8 @@ impl Ledger {
         member.figures = figures;
     }
 
-    /// One round, so many nanoseconds after the last; `now` is on the monotonic clock. Afterwards each member is to be
-    /// told its grant.
+    /// One round, `elapsed` nanoseconds after the last; `now` is on the monotonic clock. Afterwards each member is to
+    /// be told its grant.
     pub fn round(&mut self, now: u64, elapsed: u64) {
         self.reserved = 0;
         let mut freshly_joined = Vec::new();
@@ -269,8 +269,8 @@ impl Ledger {
         }
     }
 
-    /// For a member that begins only when so much is free: takes what others do not use, once that is enough, and keeps
-    /// what is free for it meanwhile.
+    /// For a member that begins only when `least` bytes are free: takes what others do not use, once that is enough.
+    /// Keeps what is free for it meanwhile.
     fn gather(&mut self, least: u64, now: u64) {
         let free = self.free();
         let idle = |member: &&mut Entry| member.answers && member.grant > 0;

@@ -9,8 +9,8 @@
 //! use refault_pool::shared::place::Place;
 //! use refault_pool::shared::protocol::Wishes;
 //!
-//! let nobody = Place::within("/nowhere".as_ref(), "example").expect("a name");
-//! let refused = Member::join(&nobody, "analysis", Wishes::default(), Duration::from_secs(1));
+//! let absent = Place::within("/nowhere".as_ref(), "example").expect("a name");
+//! let refused = Member::join(&absent, "analysis", Wishes::default(), Duration::from_secs(1));
 //! assert!(matches!(refused, Err(JoinError::Away(_)))); // there is no daemon; `shared` shows one
 //! ```
 
@@ -27,10 +27,10 @@ use super::protocol::{Answer, MAX_LINE, Request, Wishes, receive, send};
 pub const REPORT_EVERY: Duration = Duration::from_millis(200);
 /// Between two attempts to reach a daemon that is away.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
-/// A daemon that does not read for so long is away.
+/// A daemon that does not read for this time is away.
 const SEND_WITHIN: Duration = Duration::from_millis(100);
 
-/// A daemon that does not say for so long how the pool is hangs.
+/// A daemon that does not say for this time how the pool is hangs.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
 /// A program's place in a pool.
@@ -46,7 +46,8 @@ pub struct Member {
     turn: u64,
     tried: Instant,
     reported: Instant,
-    /// The grant was lowered, and it has not been said yet that the member is below it: somebody waits for that memory.
+    /// The grant was lowered, and the member has not said yet that it is below it: another member waits for that
+    /// memory.
     is_awaited: bool,
 }
 

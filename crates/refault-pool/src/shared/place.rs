@@ -2,7 +2,7 @@
 //!
 //! `$XDG_RUNTIME_DIR/refault/NAME.sock`, or `/run/refault` for root, or a directory of the user's own under `/tmp`;
 //! closed to others in each case. A lock beside the socket is held by the daemon and goes with it, so a socket that a
-//! killed one left stops nobody.
+//! killed daemon left stops no other daemon.
 //!
 //! ```
 //! use refault_pool::shared::place::Place;

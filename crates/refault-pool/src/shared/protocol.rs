@@ -87,7 +87,7 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// A member is to keep to so many bytes.
+    /// A member is to keep to `bytes` bytes.
     Grant {
         /// Bytes.
         bytes: u64,

@@ -35,7 +35,7 @@ pub struct Fsspec {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Side {
-    /// The page cache of so many bytes above this crate, with a local file or without.
+    /// The page cache of `memory` bytes above this crate, with a local file or without.
     Refault {
         memory: u64,
         local: bool,

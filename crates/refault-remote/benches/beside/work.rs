@@ -27,7 +27,7 @@ pub struct Size {
 }
 
 const SEED: u64 = 7;
-/// Places of random reads: one for each so many bytes.
+/// Places of random reads: one per this many bytes.
 const SPOT: u64 = 64 << 10;
 /// Of Zipf's law.
 const EXPONENT: f64 = 0.8;

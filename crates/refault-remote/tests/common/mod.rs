@@ -36,9 +36,9 @@ pub struct Served {
     pub bytes: Mutex<(Arc<Vec<u8>>, u64)>,
     /// Milliseconds before each answer.
     pub latency: AtomicU64,
-    /// One request of so many gets a 503; 0: none.
+    /// One request in this many gets a 503; 0: none.
     pub refused: AtomicU64,
-    /// One answer of so many breaks off in the middle; 0: none.
+    /// One answer in this many breaks off in the middle; 0: none.
     pub broken: AtomicU64,
     /// `If-Match` is not looked at.
     pub careless: AtomicU64,
