@@ -403,7 +403,7 @@ mod tests {
                         }
                     }
                     Event::Write(page, byte) => {
-                        // No one says so: the copy is found out to be old when the page leaves.
+                        // The engine does not learn of it: the copy is found out to be old when the page leaves.
                         if let Some((_, true)) = model[page] {
                             model[page] = Some((byte, true));
                         }

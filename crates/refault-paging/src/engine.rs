@@ -91,7 +91,7 @@ pub struct Engine {
     choosing: Choosing,
     moving: Mover,
     contents: Contents,
-    /// Pages set aside, if anybody looks for accesses.
+    /// Pages set aside, if a monitor looks for accesses.
     aside: Option<Box<Aside>>,
     account: Account,
     resident_only: bool,
@@ -227,7 +227,7 @@ impl Engine {
         true
     }
 
-    /// A range is not there any more, or is somebody else's.
+    /// Stops managing a range that was unmapped or replaced, and drops its contents.
     pub fn forget(&mut self, start: usize, bytes: usize) {
         for (from, to, _) in self.pages.remove(start, start + bytes) {
             self.drop_contents(from, to);
@@ -249,8 +249,8 @@ impl Engine {
         self.note_locks();
     }
 
-    /// The program may have fewer addresses from now on: the compressed pool keeps so many bytes of them at most, or what it
-    /// has used. Whether any were given back.
+    /// The program may have fewer addresses from now on. The compressed pool keeps at most `keep` bytes of them, or
+    /// what it has used. Returns whether it gave any back.
     pub fn give_addresses_back(&mut self, keep: u64) -> bool {
         self.contents.lower_pool_limit(keep)
     }
@@ -292,7 +292,7 @@ impl Engine {
         self.may_lock_more(more)
     }
 
-    /// [`Engine::may_lock`] for so many bytes that are not there yet.
+    /// [`Engine::may_lock`] for `more` bytes that are not there yet.
     pub fn may_lock_more(&mut self, more: usize) -> bool {
         let pages = (self.pages.locked_bytes() + more) / PAGE;
         let fits = more == 0 || self.account.may_lock(pages as u64, (self.own_bytes() / PAGE) as u64);

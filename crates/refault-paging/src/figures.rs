@@ -2,7 +2,8 @@
 //! top`.
 //!
 //! The engine counts in plain words ([`Statistics`], [`Usage`]) and copies them into its slot of the segment that the
-//! tree shares ([`Published`]); whoever maps the segment reads them there, also after the process was killed.
+//! tree shares ([`Published`]). A process that maps the segment reads them there, also after the counting process was
+//! killed.
 //!
 //! Invariants: only the process whose slot it is writes to it; a reader sees each figure whole, but not all of one
 //! moment. Cost: one store per figure.

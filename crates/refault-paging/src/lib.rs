@@ -1,8 +1,8 @@
 //! Private anonymous memory under a budget, in the process that uses it.
 //!
-//! A range that is managed is registered with a userfaultfd; a page that is missing raises SIGBUS in the thread that
-//! touches it, and [`Engine::fault`] brings it in there. What has to go is moved out of reach whole ([`moving`]), and
-//! stored if nobody asked for it in time. A policy of [`refault_core`] decides what goes.
+//! A range that is managed is registered with a userfaultfd. A page that is missing raises SIGBUS in the thread that
+//! touches it, and [`Engine::fault`] brings it in there. A page to evict is moved out of reach whole ([`moving`]), and
+//! stored if no thread touches it in time. A policy of [`refault_core`] chooses it.
 //!
 //! ```text
 //! thread ── SIGBUS ──▶ fault ──▶ table ──▶ store ──▶ copy in

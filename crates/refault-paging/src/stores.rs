@@ -1,12 +1,12 @@
 //! Where evicted pages are kept: as a value they are filled with, compressed in memory, or encrypted in a file on disk.
 //!
-//! What does not compress goes to the file at once. Under pressure pages are compressed with zstd instead of a fast codec, what
-//! was compressed longest is compressed again so, and goes to the file when all that is not enough. At a fork the file
-//! is closed for writing on both sides: nobody uses a slot of it again, so parent and child go on reading their common
-//! past, each with new files of its own and a key of its own for what it writes.
+//! What does not compress goes to the file at once. Under pressure pages are compressed with zstd instead of a fast
+//! codec. What was compressed longest is compressed again so, and goes to the file when all that is not enough. At a
+//! fork the file is closed for writing on both sides: neither uses a slot of it again. So parent and child go on
+//! reading their common past, each with new files and a key of its own for what it writes.
 //!
 //! Invariants: a slot belongs to one page from the write that returned it to its release; the file has no name, and
-//! nobody can read it without a key that only these processes have. Cost: 16 bytes per compressed page.
+//! only these processes have the key without which it cannot be read. Cost: 16 bytes per compressed page.
 //!
 //! ```
 //! use refault_paging::stores::Stores;
@@ -63,7 +63,7 @@ const MIN_QUEUED: usize = 1024;
 
 /// Makes the files of a process.
 pub trait Files: Send {
-    /// A new unnamed file, as a descriptor that nobody else closes; `None`: there can be none.
+    /// A new unnamed file, as a descriptor that only [`Files::close`] closes; `None`: there can be none.
     fn create(&mut self) -> Option<i32>;
     /// A descriptor from [`Files::create`] is needed no more.
     fn close(&mut self, descriptor: i32);
@@ -144,8 +144,8 @@ fn squeeze<'a>(page: &'a Page, codec: Codec, scratch: &'a mut Scratch) -> (Codec
     }
 }
 
-/// Whose a slot is, by an entry of a queue; nobody's by one that was made before the page came to be needed again, or
-/// was moved: it has a later one.
+/// Whose a slot is, by an entry of a queue. An entry from before the page came to be needed again, or was moved, has no
+/// holder: the page has a later one.
 fn whose(pool: &CompressedPool, holders: &impl Holders, owner: Owner, slot: Slot) -> Holder {
     match holders.holder(owner.address(), slot) {
         holder if holder != Holder::Nobody && pool.owner(slot) == owner.word() => holder,
@@ -187,7 +187,7 @@ impl Stores {
         }
     }
 
-    /// The pool may have so many bytes of addresses from now on, or those that it has used. Whether that is less.
+    /// The pool may have `limit` bytes of addresses from now on, or those that it has used. Whether that is less.
     pub fn lower_pool_limit(&mut self, limit: u64) -> bool {
         self.pool.lower_limit(limit)
     }
@@ -202,7 +202,7 @@ impl Stores {
         self.pool.share();
     }
 
-    /// Nobody else has it any more.
+    /// No other process has it any more.
     pub fn unshare(&self) {
         self.pool.unshare();
     }
@@ -217,8 +217,8 @@ impl Stores {
         self.pool.bytes()
     }
 
-    /// From so many bytes of compressed pages on, pages are compressed with zstd instead of a fast codec: a page that zstd keeps
-    /// in memory costs 10 µs more to bring back, one that is in the file 100.
+    /// From `bytes` bytes of compressed pages on, pages are compressed with zstd instead of a fast codec. A page that
+    /// zstd keeps in memory costs 10 µs more to bring back, one that is in the file 100.
     pub fn compress_hard_from(&mut self, bytes: u64) {
         self.dense_from = bytes;
     }
@@ -363,9 +363,9 @@ impl Stores {
         done
     }
 
-    /// One step towards less memory for what was compressed longest: what nobody asks for goes to the file; beyond `limits.0` bytes it is compressed harder,
-    /// beyond `limits.1` it goes to the file. Pages that came to be needed meanwhile have another turn. Returns whether
-    /// anything was done.
+    /// One step towards less memory for what was compressed longest. A page that no thread asks for goes to the file.
+    /// Beyond `limits.0` bytes pages are compressed harder, beyond `limits.1` they go to the file. Pages that came to
+    /// be needed meanwhile have another turn. Returns whether anything was done.
     pub fn demote(&mut self, limits: (u64, u64), scratch: &mut Scratch, holders: &mut impl Holders) -> bool {
         if self.move_cold(scratch, holders) {
             return true;
@@ -433,7 +433,7 @@ impl Stores {
                     }
                     self.dense.push_back((owner, denser.unwrap_or(slot)));
                 }
-                // Whoever asks for it finds out.
+                // The fault that asks for it finds out.
                 Holder::Page => {}
             }
             done += 1;

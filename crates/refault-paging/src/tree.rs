@@ -1,7 +1,7 @@
 //! What a tree of processes has in common: a segment that all of them map, with a slot for each.
 //!
-//! All zeros but the limit is a good start. Processes go in and out by [`crate::tree::account`]; what is here is what anybody
-//! can ask, from outside too: sums, who lives, who has more than its part, and the end of those that died without
+//! All zeros but the limit is a good start. Processes go in and out by [`crate::tree::account`]. Any process can ask
+//! here, from outside too: for sums, who lives, who has more than its part. Here also end those that died without
 //! giving anything back.
 //!
 //! Invariants: the sum is that of the slots, up to calls in progress; a process changes no slot but its own, those of
@@ -44,7 +44,7 @@ use crate::tree::visit::Visit;
 use refault_linux::sys;
 use share::{Division, Need};
 
-/// Processes that can be in a tree at once; more are charged to nobody.
+/// Processes that can be in a tree at once; more get no slot.
 pub const SLOTS: usize = 2048;
 /// Pages that a process may use whatever the others do: with less it does not get on. It waits for them first.
 pub const MIN_PAGES: u64 = 128;
@@ -100,7 +100,7 @@ pub struct Slot {
     pub(crate) own: AtomicU64,
     /// 1: it cannot be asked for room.
     pub(crate) deaf: AtomicU32,
-    /// 1: somebody is about to ask it; it does not become another program meanwhile, which would die of being asked.
+    /// 1: a process is about to ask it. It does not become another program meanwhile, which would die of being asked.
     pub(crate) asking: AtomicU32,
     /// What another process wants of its memory.
     pub(crate) visit: Visit,
@@ -146,15 +146,16 @@ pub struct Shared {
     pub(crate) needed: Sizes,
     /// What processes counted that have ended.
     pub ended: Ended,
-    /// Last time somebody looked for dead processes, in nanoseconds.
+    /// Last time a process looked for dead ones, in nanoseconds.
     pub looked: AtomicU64,
-    /// Not 0: somebody collects the figures of each process that has ended, with [`Shared::collect`].
+    /// Not 0: a reader collects the figures of each process that has ended, with [`Shared::collect`].
     pub collects: AtomicU32,
-    /// When somebody last said what it lacks. Processes look at this when they enter the kernel.
+    /// When a process last said what it lacks. Processes look at this when they enter the kernel.
     pub lacking: AtomicU64,
     /// Who comes first.
     pub(crate) token: Token,
-    /// 1: somebody lacks memory that others have, and who asks them for it has not looked yet. Waited for, as a futex.
+    /// 1: a process lacks memory that others have, and `refault run`, which asks them for it, has not looked yet.
+    /// Waited for, as a futex.
     pub asked: AtomicU32,
     /// Programs that processes were about to become so far. Waited for, as a futex.
     pub executed: AtomicU32,
@@ -164,7 +165,7 @@ pub struct Shared {
     pub(crate) used: AtomicU32,
     /// See [`Slot`].
     pub slots: [Slot; SLOTS],
-    /// Shared pages that somebody has given up.
+    /// Shared pages that a process has evicted.
     pub(crate) dropped: Dropped,
     /// What the process of each slot counts. Apart from the slots, so that those not in use are never touched.
     pub(crate) figures: [Published; SLOTS],
@@ -201,7 +202,7 @@ impl Shared {
         sys::wake_everywhere(&self.executed);
     }
 
-    /// The process of a slot is no more. What it counted is kept for whoever collects, or added up.
+    /// The process of a slot is no more. What it counted is kept for the reader that collects, or added up.
     pub(crate) fn end(&self, slot: usize, process: i32) {
         let (slot, figures) = (&self.slots[slot], &self.figures[slot]);
         if self.collects.load(Ordering::Relaxed) != 0 {
@@ -355,7 +356,7 @@ impl Shared {
         self.total.load(Ordering::Relaxed) + self.command.load(Ordering::Relaxed)
     }
 
-    /// Somebody uses more than before.
+    /// A process uses more than before.
     pub(crate) fn raise_peak(&self) {
         self.peak.fetch_max(self.used(), Ordering::Relaxed);
     }

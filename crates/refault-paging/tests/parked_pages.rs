@@ -32,7 +32,7 @@ fn work(several_threads: bool) -> Option<(u64, u64)> {
         let drawn = state >> 33;
         let page = if drawn.is_multiple_of(2) { drawn / 2 % (PAGES / 10) } else { drawn / 2 % PAGES };
         assert_eq!(engine.fault(word(page) as usize, true), Outcome::Served);
-        // SAFETY: the page is there now, and nobody else knows of it.
+        // SAFETY: the page is there now, and only this test knows of it.
         unsafe {
             assert_eq!(*word(page), versions[page], "page {page} at access {access}");
             *word(page) = access;

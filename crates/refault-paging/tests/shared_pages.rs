@@ -97,13 +97,13 @@ fn a_child_gives_up_what_another_has_given_up() {
     for page in 0..PAGES {
         let word = (start + page * PAGE) as *mut usize;
         assert_eq!(engine.fault(word as usize, true), Outcome::Served);
-        // SAFETY: the page is there now, and nobody else knows of it.
+        // SAFETY: the page is there now, and only this test knows of it.
         unsafe { *word = page + 1 };
     }
     // The third keeps all of it: nothing that one of the others gives up is the other's own.
     let children = [Some(0), Some(1), None].map(|makes_room| child(&mut engine, start, between, makes_room));
     waits_for(&between.turn, READY);
-    // SAFETY: the pages are the engine's, and nobody's from now on.
+    // SAFETY: the pages are the engine's, and this process does not use them from now on.
     unsafe { sys::discard(start, PAGES * PAGE) };
     engine.discard(start, PAGES * PAGE);
     shared.set_limit((PAGES * PAGE / 2) as u64);

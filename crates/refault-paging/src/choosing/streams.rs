@@ -14,7 +14,7 @@ const STREAMS: usize = 8;
 const STEPS: usize = 6;
 /// The share of streams that went on, in parts of this.
 const ALWAYS: u32 = 1 << 16;
-/// A stream's end or going on counts so much against what was known: one in so many.
+/// A stream's end or going on counts one part in this against what was known.
 const MEMORY: u32 = 32;
 /// More pages come along where more than this part of the streams went on. One that is not wanted costs what is saved by
 /// two that are: the fault is saved, but reading, compressing and the page that gave way for it are not.

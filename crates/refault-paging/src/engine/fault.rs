@@ -11,7 +11,7 @@ use crate::page::ranges::Attributes;
 use crate::page::table::State;
 use refault_linux::errno::{EAGAIN, EEXIST, EIO, ENOMEM};
 
-/// Husks take at most this part of the pages in memory, and no more than so many, whose return costs 0.3 ms.
+/// Husks take at most this part of the pages in memory, and at most `MAX_HUSKS` pages, whose return costs 0.3 ms.
 const HUSK_SHARE: usize = 32;
 const MAX_HUSKS: usize = 1024;
 /// Times that memory for a page is waited for.
@@ -63,8 +63,8 @@ impl Engine {
         self.hold_whole(start, bytes, write, write)
     }
 
-    /// [`Engine::hold`] for a call that may write there, or reads: what nobody has touched is zeros of the kernel's, which
-    /// it copies if it does write.
+    /// [`Engine::hold`] for a call that may write there, or reads. What the program has not touched is zeros of the
+    /// kernel's, which the kernel copies if the call does write.
     pub fn hold_for_call(&mut self, start: usize, bytes: usize, write: bool) -> bool {
         self.hold_whole(start, bytes, write, false)
     }

@@ -12,13 +12,13 @@ use refault_linux::calls::SYS_mincore;
 use refault_linux::sys;
 use refault_linux::uffd::Uffd;
 
-/// One part in so many of the budget is free for a child when it is forked, beside what its agent takes.
+/// One part in this of the budget is free for a child when it is forked, beside what its agent takes.
 const CHILD_PART: usize = 32;
 
 impl Engine {
     /// Right before a fork.
     pub fn before_fork(&mut self) {
-        // Nobody would be charged for what one side drops of them.
+        // The tree would charge no process for what one side drops of them.
         self.moving.drop_husks();
         self.moving.drop_spares();
         self.own.look(self.contents.seal_bytes());
@@ -106,7 +106,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Nothing of what a parent has locked is locked in this child, whose slot is not yet its own: nobody is told.
+    /// Nothing of what a parent has locked is locked in this child. The child does not tell the tree, for its slot is
+    /// not yet its own.
     pub fn unlock_in_child(&mut self) {
         if self.pages.any_locked() {
             self.pages.lock(0, usize::MAX, false);

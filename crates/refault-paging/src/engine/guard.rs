@@ -1,10 +1,10 @@
 //! Guarding what a fork has shared, so that no page is copied before there is room for it.
 //!
-//! After a fork the kernel copies a page when either side writes to it, and tells nobody. So both sides protect their
-//! resident pages against writing (`UFFDIO_WRITEPROTECT`, user-mode faults only, no privilege): the first write to one
-//! comes here as a fault, room is made and charged, and only then the kernel may copy. What else ceases to be shared (a
-//! page that is evicted or unmapped, a place of the staging area, memory of the compressed pool) is counted where that
-//! happens. When nobody is left to share with, the guard is lifted as a whole.
+//! After a fork the kernel copies a page when either side writes to it, and does not tell the process. So both sides
+//! protect their resident pages against writing (`UFFDIO_WRITEPROTECT`, user-mode faults only, no privilege). The first
+//! write to one comes here as a fault, room is made and charged, and only then the kernel may copy. What else ceases to
+//! be shared is counted where that happens: evicted or unmapped pages, places of the staging area, memory of the
+//! compressed pool. When no relative is left to share with, the engine lifts the guard as a whole.
 //!
 //! Invariants: a page that the table calls guarded is resident, and no call in progress holds it for writing; a page
 //! that is not guarded is this process's own, or was charged as if it were. Cost: a walk through the page tables per
@@ -53,7 +53,7 @@ impl Engine {
         }
     }
 
-    /// Ends it all if nobody is left to share with.
+    /// Lifts the guard as a whole if no relative is left to share with.
     pub(crate) fn lift_guard_if_alone(&mut self) {
         if self.sharing.guards() && !self.account.has_relatives() {
             self.lift_guard();

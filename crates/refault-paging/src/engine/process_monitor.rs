@@ -56,7 +56,7 @@ pub struct ProcessMonitor {
     sampling: bool,
     ended: bool,
     checked: Vec<usize>,
-    /// Pages under check that could not be set aside, sorted: nobody sees whether they are accessed.
+    /// Pages under check that could not be set aside, sorted: the monitor does not see whether they are accessed.
     unseen: Vec<usize>,
     unseen_checks: u64,
     batch: Vec<(PageId, Shadow)>,
@@ -109,7 +109,7 @@ impl ProcessMonitor {
     }
 
     /// Checks of pages that could not be set aside (shared since a fork, locked, in use by a call): they count as not
-    /// accessed, which nobody knows.
+    /// accessed, which the monitor cannot know.
     pub fn unseen_checks(&self) -> u64 {
         self.unseen_checks
     }
@@ -480,7 +480,7 @@ mod tests {
         assert!(engine.manage(start, PAGES * PAGE, attributes));
         for page in 0..PAGES {
             assert_eq!(engine.fault(start + page * PAGE, true), Outcome::Served);
-            // SAFETY: the page is there now, and nobody else knows of it.
+            // SAFETY: the page is there now, and only this test knows of it.
             unsafe { *((start + page * PAGE) as *mut usize) = page + 1 };
         }
         Some((engine, start))
@@ -522,7 +522,7 @@ mod tests {
                 for page in part {
                     let address = start + page * PAGE;
                     assert_eq!(engine.fault(address, false), Outcome::Served);
-                    // SAFETY: the page is there now, and nobody else knows of it.
+                    // SAFETY: the page is there now, and only this test knows of it.
                     assert_eq!(unsafe { *(address as *const usize) }, page + 1, "{policy}");
                 }
                 let counted = engine.choosing.counters().workingset_refault_anon - before;

@@ -30,7 +30,8 @@ const DENSE_SHARE: (u64, u64) = (11, 16);
 const MAX_LOOSE_SHARE: (u64, u64) = (23, 32);
 /// With fewer compressed pages it is not known to what pages compress: to half, then.
 const MIN_KNOWN: u64 = 64;
-/// This part of what is in memory is parked: the longer a page stays so, the better is known that nobody needs it.
+/// This part of what is in memory is parked. The longer a page stays so, the surer it is that the program does not need
+/// it.
 const PARKED_SHARE: usize = 8;
 /// Batches that are parked for one that is stored, while too few are.
 const MAX_PARKS: usize = 4;
@@ -43,7 +44,7 @@ const LEFT_NAP: u64 = 500_000;
 const MAX_IDLE_ROUNDS: u32 = 4;
 
 impl Engine {
-    /// Sees to it that so many more pages fit, and reserves them. What cannot be had is exceeded.
+    /// Makes room for `pages` more pages, and reserves them. Exceeds the limit by what cannot be had.
     pub(crate) fn make_room(&mut self, pages: usize) {
         self.lift_guard_if_alone();
         self.look_at_own_again();
@@ -80,12 +81,12 @@ impl Engine {
         self.account.charge(self.charge());
     }
 
-    /// Whether a process that wants so many pages has more than next to nothing that it could give up itself.
+    /// Whether a process that wants `wanted` pages has more than next to nothing that it could evict itself.
     pub(crate) fn has_something_to_give(&self, wanted: u64) -> bool {
         wanted > self.account.least() + (self.own_bytes() / PAGE) as u64
     }
 
-    /// Whether so many pages may be used, which are reserved then.
+    /// Whether this process may use `pages` pages, which it reserves then.
     pub(crate) fn fits(&mut self, pages: u64) -> bool {
         pages <= self.account.limit() && self.account.reserve(pages)
     }
@@ -187,7 +188,7 @@ impl Engine {
             parked += self.park();
         }
         let stored = self.store_oldest();
-        // Zeros that nobody has written to are not kept.
+        // Zeros that the program has not written to are not kept.
         let left = before.saturating_sub(self.pages.in_memory() + self.moving.memory());
         if stored == 0 && parked == 0 { self.park() } else { stored.max(left) }
     }
@@ -349,7 +350,7 @@ impl Engine {
             self.moving.protect(address, PAGE, false);
         }
         // An atomic operation of the language that changes nothing may be compiled to one that does not write.
-        // SAFETY: the page is resident and writable; nothing changes, whoever writes at the same time.
+        // SAFETY: the page is resident and writable; nothing changes, even if another thread writes at the same time.
         unsafe { core::arch::asm!("lock or byte ptr [{}], 0", in(reg) address, options(nostack)) };
         // SAFETY: as in `park_these`.
         let moved = unsafe { self.moving.park(address, 1) } == Some(Ok(1));

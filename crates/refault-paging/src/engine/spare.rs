@@ -101,7 +101,7 @@ mod tests {
         unsafe { *(address as *const usize) }
     }
 
-    /// A page in so many steps, so that no stream is seen.
+    /// The page of step `at`, scattered so that no stream is seen.
     fn scattered(at: usize) -> usize {
         at * 197 % PAGES
     }

@@ -1,4 +1,4 @@
-//! Memory that nobody has written to: what is read of it is left to the kernel.
+//! Memory that was never written to: what is read of it is left to the kernel.
 //!
 //! The kernel joins neighbouring mappings by their `anon_vma`, which a mapping gets by the first write to it: one without
 //! is joined with whatever fits beside it, and forgets where it came from when it moves. The program sees that:
@@ -6,14 +6,15 @@
 //! fills, zeros for a read too. So where nothing was written to yet, the pages that are read are unregistered for a
 //! moment, and the kernel maps its own zeros there.
 //!
-//! Invariants: only pages without contents are unregistered, under the engine's lock; a thread that touches one meanwhile
-//! finds what it would have found alone, and what it writes stays. A range that is not called written may have been
-//! written to all the same, which nobody tells of a page that was read before: that costs time. One that is called so
-//! is of mappings that were: a forked child has what its parent has in memory of these, and of others only what the page
-//! tables say. A page that is zeros still when it leaves memory is forgotten, because to bring it back would be to fill
-//! it. Cost: three calls for the first write to a mapping, three for a window of what was not written to instead of one,
-//! and a look at each page of it that leaves. Without `PROCMAP_QUERY` (before Linux 6.11) nothing is called written.
-//! Source: what the kernel's `mm/vma.c`, `mm/memory.c` and `mm/userfaultfd.c` do.
+//! Invariants: only pages without contents are unregistered, under the engine's lock. A thread that touches one
+//! meanwhile finds what it would have found alone, and what it writes stays. A range that is not called written may
+//! have been written to all the same, which costs time. The kernel does not tell of a write to a page that was read
+//! before. A range that is called written is of mappings that were. A forked child has what its parent has in memory of
+//! these, and of others only what the page tables say. A page that is zeros still when it leaves memory is forgotten,
+//! because to bring it back would be to fill it. Cost: three calls for the first write to a mapping. A window of what
+//! was not written to costs three calls instead of one, and a look at each page of it that leaves. Without
+//! `PROCMAP_QUERY` (before Linux 6.11) nothing is called written. Source: what the kernel's `mm/vma.c`, `mm/memory.c`
+//! and `mm/userfaultfd.c` do.
 
 use super::Engine;
 use crate::PAGE;

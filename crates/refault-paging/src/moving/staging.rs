@@ -1,8 +1,8 @@
 //! The staging area: where pages wait that the policy has given up and that are not stored yet.
 //!
-//! A page is *parked* by moving it here, whole and at once (`UFFDIO_MOVE`): whoever touches it meanwhile faults, and it
-//! is moved back. What is still here when its turn comes was not touched: it is stored. So the area is the accessed bit
-//! of the pages at the eviction end, and a page is compressed while nobody can write to it.
+//! A page is *parked* by moving it here, whole and at once (`UFFDIO_MOVE`). A thread that touches it meanwhile faults,
+//! and it is moved back. What is still here when its turn comes was not touched: it is stored. So the area is the
+//! accessed bit of the pages at the eviction end. No thread can write to a page while it is compressed.
 //!
 //! A page that was copied back instead leaves a *husk*, whose memory goes with the places around it, or with all others
 //! once they are many. A place whose page was stored may keep its memory as a *spare* one, which the next page that is read
@@ -20,7 +20,7 @@ use refault_linux::sys;
 const IS_SHARED: usize = 1;
 /// Beside an address: others have a page with these contents still.
 const HELD_BY_OTHERS: usize = 4;
-/// In place of an address: what is here is nobody's.
+/// In place of an address: no page owns what is here.
 const HUSK: usize = 2;
 
 /// In place of an address: memory that the next page may be read into.
@@ -48,7 +48,7 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// An area of so many pages; `None` if there are no addresses for it.
+    /// An area of `places` pages; `None` if there are no addresses for it.
     pub fn new(places: usize) -> Option<Staging> {
         let base = sys::map(places * PAGE);
         if base != 0 {
@@ -109,7 +109,7 @@ impl Staging {
         while self.gone < self.tail {
             let at = self.gone % places;
             let many = (self.tail - self.gone).min(places - at);
-            // SAFETY: nothing that anybody wants lies there.
+            // SAFETY: these places hold no page.
             unsafe { sys::discard(self.address(at as u32), many * PAGE) };
             self.owners[at..at + many].fill(0);
             self.gone += many;
@@ -138,7 +138,7 @@ impl Staging {
                 continue;
             }
             if many == AT_ONCE {
-                // SAFETY: what was here is copied away and is nobody's.
+                // SAFETY: what was here is copied away, and no page owns it.
                 unsafe { sys::discard_all(&runs) };
                 many = 0;
             }
@@ -215,7 +215,7 @@ impl Staging {
     /// A fork shares all pages that are here.
     pub fn share(&mut self) {
         let places = self.owners.len();
-        debug_assert!(self.spares.is_empty(), "a fork shares no memory that is nobody's");
+        debug_assert!(self.spares.is_empty(), "a fork shares no memory without a page");
         for place in (self.tail..self.head).map(|index| index % places) {
             self.owners[place] |= if matches!(self.owners[place], 0 | HUSK) { 0 } else { IS_SHARED };
         }
@@ -233,7 +233,7 @@ impl Staging {
         (at as u32, most.min(self.head - self.tail).min(self.owners.len() - at))
     }
 
-    /// Whose page a place holds; 0: nobody's.
+    /// The address of the page that a place holds; 0: none.
     pub fn owner(&self, place: u32) -> usize {
         self.owners[place as usize] & !(IS_SHARED | HUSK | HELD_BY_OTHERS | SPARE)
     }
@@ -245,8 +245,8 @@ impl Staging {
         shared
     }
 
-    /// The oldest `places` have no page any more. Their memory is given back, or (`keep`) is spare from now on as far as
-    /// there is any. Returns the pages of memory that nobody needs any more.
+    /// The oldest `places` have no page any more. Their memory is given back, or (`keep`) is spare from now on as far
+    /// as there is any. Returns the pages of memory that no page needs any more.
     pub fn take_back(&mut self, places: usize, keep: bool) -> usize {
         let at = self.tail % self.owners.len();
         let mut unused = 0;
@@ -431,7 +431,7 @@ mod tests {
         assert!(staging.leave_husk(places[1]));
         assert!(staging.leave(places[0]));
         assert_eq!((staging.live(), staging.occupied()), (1, 2));
-        // Neither is anybody's, and a later fork shares nobody's page.
+        // Neither place has an owner, and a later fork shares neither.
         staging.share();
         assert_eq!(places.map(|place| staging.owner(place)), [0, 0, 3 * PAGE]);
         assert_eq!(staging.take_back(2, false), 1);
@@ -477,7 +477,7 @@ mod tests {
     fn husks_give_their_memory_back_and_pages_keep_theirs() {
         let mut staging = Staging::new(200).expect("addresses");
         let places: Vec<u32> = (1..=200).map(|page| staging.fill(page * PAGE)).collect();
-        // SAFETY: the area is mapped, writable, and used by nobody else.
+        // SAFETY: the area is mapped, writable, and used by this test alone.
         places.iter().for_each(|place| unsafe { *(staging.address(*place) as *mut u8) = 7 });
         // More runs than are dropped at once.
         let goes = |place: &&u32| !place.is_multiple_of(3);

@@ -1,13 +1,13 @@
 //! How pages come back in a program of several threads: moved, or copied.
 //!
 //! To move a page within a process is to tell every processor that is in the process. That costs little while the other
-//! threads sleep, and more than a copy while they run, which nobody tells. So both are timed, and now and then the one
-//! that seems dearer is tried.
+//! threads sleep, and more than a copy while they run. The kernel does not tell which they do. So both are timed, and
+//! now and then the one that seems dearer is tried.
 //!
 //! Invariant: what is dearer than it was is noticed at the first page or two, what is cheaper after some dozens of trials.
 //! Only pages that come back from the staging area are tried; what is read back follows. Cost: two looks at the clock per page.
 
-/// One page in so many is a trial.
+/// One page in this many is a trial.
 const TRIAL: u32 = 256;
 /// Nanoseconds that a page counts for at most: the thread may have been preempted.
 const MAX_TIME: u64 = 20_000;
@@ -41,7 +41,7 @@ impl WayBack {
         self.is_moving_cheaper() ^ self.turn.is_multiple_of(TRIAL)
     }
 
-    /// A page came back in so many nanoseconds.
+    /// A page came back in `nanoseconds` nanoseconds.
     pub(crate) fn took(&mut self, moved: bool, nanoseconds: u64) {
         let average = if moved { &mut self.moved } else { &mut self.copied };
         *average += (nanoseconds.min(MAX_TIME) as f32 - *average) * WEIGHT;
@@ -52,7 +52,7 @@ impl WayBack {
 mod tests {
     use super::*;
 
-    /// Pages that were moved of so many, where a move takes so long and a copy 1,500 ns.
+    /// Pages that were moved of `pages`, where a move takes `move_takes` ns and a copy 1,500 ns.
     fn moved_of(way: &mut WayBack, pages: u32, move_takes: u64) -> u32 {
         (0..pages)
             .filter(|_| {

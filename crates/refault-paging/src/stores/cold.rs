@@ -1,4 +1,4 @@
-//! Compressed pages that nobody asks for go to the file, and the memory that they took is for pages again.
+//! Compressed pages that no thread asks for go to the file, and the memory that they took is for pages again.
 //!
 //! A page that compresses to the part `c` takes the memory of `c` resident pages. It is worth that as long as it is
 //! asked for often enough, compared with the pages that would otherwise be resident. The longer a page was not asked
@@ -75,14 +75,14 @@ impl Owner {
     }
 }
 
-/// The age from which on a page that takes `bytes` of the pool goes, with so many pages in the pool.
+/// The age from which on a page that takes `bytes` of the pool goes, with `pages` pages in the pool.
 fn cold_from(pages: u64, bytes: usize) -> u64 {
     let bytes = bytes.clamp(1, PAGE * 7 / 8) as u64;
     pages.saturating_mul(FILE_COST * CERTAINTY) * (PAGE as u64 - bytes) / bytes
 }
 
 impl Stores {
-    /// Moves some of the pages that nobody asks for to the file, if there are such. Returns whether there were.
+    /// Moves some of the pages that no thread asks for to the file, if there are such. Returns whether there were.
     pub(super) fn move_cold(&mut self, scratch: &mut Scratch, holders: &mut impl Holders) -> bool {
         if self.entered < self.look_at || self.maker.is_none() {
             return false;
@@ -100,7 +100,7 @@ impl Stores {
         let mut buffer = self.take_buffer();
         let mut readable = 0;
         for at in 0..many {
-            // Whoever asks for one that is damaged finds out.
+            // The fault that asks for a damaged one finds out.
             if self.pool.read(batch[at].1, &mut buffer[readable], scratch).is_ok() {
                 batch[readable] = batch[at];
                 readable += 1;
@@ -144,7 +144,7 @@ impl Stores {
                     young += 1;
                     continue;
                 }
-                // In memory that a fork shares nothing would come free, and nobody notes there what is used again.
+                // In memory that a fork shares nothing would come free, and no process notes there what is used again.
                 let may_go = whose(&self.pool, holders, *owner, *slot) == Holder::Page && !self.pool.lies_shared(*slot);
                 let bytes = if may_go { self.pool.object_len(*slot).unwrap_or(PAGE) } else { 0 };
                 if may_go
@@ -273,7 +273,7 @@ mod tests {
         assert!(bench.stores.pool_bytes() < 400 * 3072, "{} bytes", bench.stores.pool_bytes());
     }
 
-    /// 300 pages that take next to nothing lie before 200 that take much, and nobody asks for any.
+    /// 300 pages that take next to nothing lie before 200 that take much, and the test asks for none.
     #[test]
     fn what_may_stay_does_not_hide_what_goes() {
         let mut bench = Bench::new();

@@ -1,11 +1,12 @@
 //! What is kept of pages that came back: their slot, so that a page which was not written to needs no second
 //! compression or write when it leaves again.
 //!
-//! Nobody tells an unprivileged process which pages were written to, so the contents are compared when the page leaves:
-//! by a fingerprint of 128 bits under a seed that only this process has. A slot in a file costs no memory; one in the
-//! compressed pool does, so those are kept only where most is compressed anyhow, and while they turn out to be of use.
+//! The kernel does not tell an unprivileged process which pages were written to. So the contents are compared when the
+//! page leaves, by a fingerprint of 128 bits under a seed that only this process has. A slot in a file costs no memory.
+//! One in the compressed pool does, so those are kept only where most is compressed anyhow, and while they turn out to
+//! be of use.
 //!
-//! Invariants: a page with a copy is resident or parked; the copy's slot is nobody else's. Cost: 48 bytes per copy and
+//! Invariants: a page with a copy is resident or parked; no other page has the copy's slot. Cost: 48 bytes per copy and
 //! 0.2 µs each way.
 
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ use refault_store::{Page, Slot, Tier};
 const USED: i32 = 3;
 /// The balance stays within this on both sides.
 const MAX_BALANCE: i32 = 64;
-/// One page of so many is tried even if copies are of no use.
+/// One page of this many is tried even if copies are of no use.
 const TRIAL: u32 = 32;
 
 /// See the module.

@@ -15,7 +15,8 @@ use refault_linux::sys;
 /// A file by its descriptor, with direct I/O if it was opened so.
 pub(super) struct Descriptor(pub(super) i32);
 
-/// Bytes that a file of this process may have (`ulimit -f`). Whoever writes beyond is sent a signal that ends it.
+/// Bytes that a file of this process may have (`ulimit -f`). To a process that writes beyond the kernel sends a signal
+/// that ends it.
 fn most_of_a_file() -> u64 {
     let mut limit = [u64::MAX; 2];
     // SAFETY: getrlimit writes two words.

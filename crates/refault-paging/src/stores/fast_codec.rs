@@ -5,18 +5,18 @@
 //! leaves half as much, and one cannot tell from a page alone which it is. So one page in [`TRIED`] of those that are stored
 //! is compressed both ways, and what both have left of late decides.
 //!
-//! Cost: two compressions of one page in so many.
+//! Cost: two compressions of one page in [`TRIED`].
 
 use refault_store::codec::Codec;
 use refault_store::{Page, Scratch};
 
-/// One page in so many is tried.
+/// One page in this many is tried.
 const TRIED: u32 = 16;
 
-/// What words leave may be so many eighths of what LZ4 leaves, for they are faster.
+/// Eighths of what LZ4 leaves that words may leave, for they are faster.
 const WORTH: u64 = 9;
 
-/// When what words have left comes to so many bytes, both counts are halved, so that what is old counts less.
+/// When words have left this many bytes, both counts are halved, so that what is old counts less.
 const REMEMBERED: u64 = 256 * 1024;
 
 /// What both have left.

@@ -3,15 +3,15 @@
 //! Each process has a slot with its charge; the sum is kept beside them. A process that died without giving its charge
 //! back is found when another needs room.
 //!
-//! A page is reserved before it is taken: the sum cannot pass the limit, whoever reserves at the same time. Who finds
-//! no room says what it would like; what each may have then is a matter of [`crate::tree::share`].
+//! A page is reserved before it is taken: the sum cannot pass the limit, even if processes reserve at the same time. A
+//! process that finds no room says what it would like; [`crate::tree::share`] divides what each may have then.
 //!
 //! Where it lies: `segment`.
 //!
-//! Invariants: the sum is that of the slots, up to calls in progress; a process changes no slot but its own, those of
-//! the dead and the charges of its children; the sum exceeds the limit only by what processes cannot do without
-//! ([`MIN_PAGES`]) or cannot move. Cost: one atomic addition when a charge changes; while somebody lacks memory, a look
-//! at all slots per request.
+//! Invariants: the sum is that of the slots, up to calls in progress. A process changes no slot but its own, those of
+//! the dead and the charges of its children. The sum exceeds the limit only by what processes cannot do without
+//! ([`MIN_PAGES`]) or cannot move. Cost: one atomic addition when a charge changes; while a process lacks memory, a
+//! look at all slots per request.
 //!
 //! ```
 //! use refault_linux::sys;
@@ -126,7 +126,7 @@ impl Account {
         let slots = &self.shared().slots;
         let free = |slot: &Slot| slot.process.compare_exchange(0, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         let slot = slots.iter().position(free).or_else(|| {
-            // Nobody has come yet for the figures of those that have ended.
+            // No reader has come yet for the figures of those that have ended.
             self.shared().collect(|_, _, _| {});
             slots.iter().position(free)
         })?;
@@ -236,17 +236,16 @@ impl Account {
         self.stored = statistics.stored;
     }
 
-    /// A fault took so long.
+    /// A fault took `nanoseconds` nanoseconds.
     pub fn took(&self, nanoseconds: u64) {
         if let Some(slot) = self.slot {
             self.shared().figures[slot].times.count(nanoseconds);
         }
     }
 
-    /// Right before a fork: the child has a slot already, so that nobody takes this process for one without children. Of
-    /// what this process has reserved, `pages` are the child's from now on: what is free now others may have taken by
-    /// the time that it runs.
-    /// It shares `shared` pages with this one.
+    /// Right before a fork. The child has a slot already, so that no process takes this one for one without children.
+    /// Of what this process has reserved, `pages` are the child's from now on: others may take what is free now before
+    /// it runs. It shares `shared` pages with this one.
     pub fn before_fork(&mut self, pages: u64, shared: u64) {
         self.inherited.lends();
         self.has_heirs = true;
@@ -389,7 +388,7 @@ impl Account {
         self.own_limit.map_or_else(|| self.shared().to_give_out(), without_slack)
     }
 
-    /// Uses so many pages from now on, if that does not exceed what all may use.
+    /// Uses `pages` pages from now on, if that does not exceed what all may use.
     pub fn reserve(&mut self, pages: u64) -> bool {
         let limit = self.to_give_out() as i64;
         let pages = (pages as i64 - self.lent()).max(0);
@@ -413,7 +412,7 @@ impl Account {
         true
     }
 
-    /// This process would like to have so many pages and does not find room: others with more than their part give it.
+    /// This process would like to have `pages` pages and does not find room: others with more than their part give it.
     pub fn ask(&mut self, pages: u64) {
         let (shared, Some(slot)) = (self.shared(), self.slot) else { return };
         if self.own_limit.is_some() {
@@ -455,7 +454,7 @@ impl Account {
         true
     }
 
-    /// The program has so many pages locked, and the agent takes `own` of this process.
+    /// The program has `pages` pages locked, and the agent takes `own` of this process.
     pub fn locks(&self, pages: u64, own: u64) {
         if let Some(slot) = self.slot {
             self.shared().slots[slot].own.store(own, Ordering::Relaxed);
@@ -463,9 +462,9 @@ impl Account {
         }
     }
 
-    /// Whether so many pages of this process, of which the agent takes `own`, can be locked beside what others have locked
-    /// and cannot do without. They count as locked from then on, so that two that lock at once do not both take the same
-    /// room. [`MIN_LOCKED`] always can.
+    /// Whether this process, of which the agent takes `own`, can lock `pages` pages beside what others have locked and
+    /// cannot do without. They count as locked from then on, so that two processes that lock at once do not take the
+    /// same room. [`MIN_LOCKED`] always can.
     pub fn may_lock(&self, pages: u64, own: u64) -> bool {
         let Some(slot) = self.slot.filter(|_| self.own_limit.is_none()) else {
             return pages <= MIN_LOCKED || pages + MIN_PAGES + own <= self.to_give_out();
@@ -500,7 +499,7 @@ impl Account {
         }
     }
 
-    /// This process uses so many pages now.
+    /// This process uses `pages` pages now.
     pub fn charge(&mut self, pages: u64) {
         let pages = (pages as i64 - self.lent()).max(0);
         let change = pages - self.charged();
@@ -536,7 +535,7 @@ impl Account {
         if let Some(slot) = self.slot.take() {
             let place = &self.shared().slots[slot];
             let process = place.process.load(Ordering::Acquire);
-            // Whoever was taken for dead by mistake has lost its slot, perhaps to another.
+            // A process that was taken for dead by mistake has lost its slot, perhaps to another.
             if process > 0 && place.turn.load(Ordering::Relaxed) == self.turn {
                 self.shared().have(-place.has.swap(0, Ordering::Relaxed));
                 self.shared().end(slot, process);
@@ -573,7 +572,7 @@ impl Account {
         }
     }
 
-    /// Naps while somebody is about to ask the process of a slot.
+    /// Naps while another process is about to ask the process of a slot.
     fn while_asked(&self, slot: usize) {
         let mut naps = 0;
         while self.shared().slots[slot].asking.load(Ordering::SeqCst) != 0 && naps < MAX_NAPS {
@@ -600,7 +599,7 @@ impl Account {
     }
 }
 
-/// Whether there is no such process. One that has ended and was not waited for is there; of one elsewhere nobody knows.
+/// Whether there is no such process. One that has ended and was not waited for is there; one elsewhere may be there.
 fn is_gone(process: i32) -> bool {
     if is_elsewhere(process) {
         return false;

@@ -1,9 +1,10 @@
-//! Which pages somebody has given up that others of its family have still, for those to give up the same ones.
+//! Shared pages that one process has evicted, so that others of its family evict the same ones.
 //!
-//! What a fork has shared is free when the last process has given it up. If each chose by its own policy they would give up
-//! different pages, and nothing would become free while all of them make room. So whoever gives up a shared page notes it
-//! in the segment, by its address and the *family*: the processes that descend, by forks alone, from one program. Who has
-//! nothing of its own to give up takes those of its shared pages first that are noted.
+//! What a fork has shared is free when the last process has evicted it. If each chose by its own policy they would
+//! evict different pages, and nothing would become free while all of them make room. So a process that evicts a shared
+//! page notes it in the segment, by its address and the *family*. A family is the processes that descend, by forks
+//! alone, from one program. A process with nothing of its own to evict takes those of its shared pages first that are
+//! noted.
 //!
 //! Invariants: no contents depend on a note, only what is preferred. Two chunks of pages may have one word, a note may get
 //! lost when old ones are forgotten, and may outlive its reason. Notes are in two halves, and the older half is forgotten
@@ -19,7 +20,7 @@ use crate::page::table::CHUNK_PAGES;
 
 /// Words of a half: one for each chunk of 2 GiB, if no two of them meet.
 const WORDS: usize = 1 << 13;
-/// One part in so many of a half's bits may be set.
+/// One part in this of a half's bits may be set.
 const MAX_PART: u32 = 8;
 const MAX_SET: u32 = WORDS as u32 * u64::BITS / MAX_PART;
 
@@ -66,7 +67,7 @@ impl Dropped {
         self.notes.load(Ordering::Relaxed)
     }
 
-    /// A bit for each page of the chunk at an address: somebody has given it up.
+    /// A bit for each page of the chunk at an address, set if a process has evicted it.
     pub(crate) fn noted(&self, family: u64, address: usize) -> u64 {
         let word = Dropped::word(family, address);
         self.halves.iter().fold(0, |bits, half| bits | half[word].load(Ordering::Relaxed))

@@ -1,11 +1,11 @@
 //! What a child of `fork` shares with its parent, and who is charged for it.
 //!
-//! A page that several processes share costs memory once. The parent is charged for it as long as it has it; what the
-//! parent has given up since, the children that still share it are charged for by equal parts. Nobody tells an
-//! unprivileged process whose pages are whose, so this is done by counts. Both sides guard what they share
-//! (`guard`): a page is counted before the kernel copies it, and when one side gives it up. The parent charges its
-//! children at once for what it does not share any more ([`crate::tree::account::Account::unshared`]), asleep or not. Where
-//! counts leave a choice the tree is charged too much rather than too little:
+//! A page that several processes share costs memory once. The parent is charged for it as long as it has it. What the
+//! parent has evicted since, the children that still share it are charged for by equal parts. The kernel does not tell
+//! an unprivileged process whose pages are whose, so this is done by counts. Both sides guard what they share
+//! (`guard`): a page is counted before the kernel copies it, and when one side evicts it. The parent charges its
+//! children at once for what it does not share any more ([`crate::tree::account::Account::unshared`]), asleep or not.
+//! Where counts leave a choice the tree is charged too much rather than too little:
 //! - no more is inherited than is shared now, less what may be shared of memory that is not managed;
 //! - a process that has forked itself pays whole for what its own parent has given up.
 //!
@@ -22,9 +22,9 @@ use refault_linux::sys;
 /// Nanoseconds between two looks at what is still shared: while much changes, as right after most forks, and at most.
 const MIN_PAUSE: u64 = 1_000_000;
 const MAX_PAUSE: u64 = 50_000_000;
-/// A look may take one part in so many of the time.
+/// A look may take one part in this of the time.
 const MAX_PART: u64 = 20;
-/// Much is one part in so many, and so many pages.
+/// Much is one part in `MUCH.0`, and `MUCH.1` pages.
 const MUCH: (i64, i64) = (32, 16);
 /// Pages that a child gives up before the next such look.
 const LOOK_AFTER: u64 = 128;
@@ -39,8 +39,8 @@ pub(crate) struct Inherited {
     lender: (usize, u32),
     had: i64,
     gave: u64,
-    /// At the last look: pages that this process shared with anyone, and how many of them others make up for if each is
-    /// divided by those that share it.
+    /// At the last look: pages that this process shared with any other, and how many of them others make up for if each
+    /// is divided by those that share it.
     shared: i64,
     others: i64,
     /// When that was, how long after it the next is due, and pages that this process has given up since.

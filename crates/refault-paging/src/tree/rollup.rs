@@ -1,10 +1,10 @@
 //! How much of this process's memory others have too, as the kernel counts it.
 //!
-//! A child of `fork` shares its parent's pages until one of the two writes to them, which nobody tells an unprivileged
-//! process. The kernel says what a process has of anonymous memory, and what that is if each page is divided by those
-//! that share it: the difference is what others make up for. A page that two share counts half in it, one that many
-//! share almost whole, so it tells how many pages are shared within a factor of two; that they are dirty, which clean
-//! pages of files are not, tells it exactly where there is no other shared memory.
+//! A child of `fork` shares its parent's pages until one of the two writes to them. The kernel does not tell an
+//! unprivileged process of such a write. It says what a process has of anonymous memory, and what that is if each page
+//! is divided by those that share it. The difference is what others make up for. A page that two share counts half in
+//! it, one that many share almost whole. So it tells how many pages are shared within a factor of two. That they are
+//! dirty, which clean pages of files are not, tells it exactly where there is no other shared memory.
 //!
 //! Cost: a walk through the page tables, some 0.1 ms per 10 MiB. Source: proc_pid_smaps(5), `smaps_rollup`.
 

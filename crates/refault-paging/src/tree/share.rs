@@ -1,10 +1,10 @@
 //! How the processes of a tree share a budget: by need, as far as one can be seen.
 //!
 //! A process that faults and finds no room says how much it would like. Memory is then poured into all processes alike,
-//! each up to what it needs, until the budget is used up: the *level* is how high that goes. Whoever has more than the
-//! level gives as much as others lack of it. What a process needs is what it has, as long as it faults; less and less
-//! of that once it does not, so that one which sleeps, or has more than it touches, gives way to those that work. If it
-//! does touch what it gave, it faults, and needs it again.
+//! each up to what it needs, until the budget is used up. The *level* is how high that goes. A process with more than
+//! the level gives as much as others lack of it. What a process needs is what it has, as long as it faults, and less
+//! and less of that once it does not. So one that sleeps, or has more than it touches, gives way to those that work. If
+//! it does touch what it gave, it faults, and needs it again.
 //!
 //! One process may come first ([`crate::tree::token`]): what it needs is poured first, and of the others each that lacks memory keeps
 //! no more than it can hold all its pages compressed in, so that none of them has to go to a file for the sake of another.
@@ -22,19 +22,19 @@
 //! assert_eq!(allowed(1000, most, [few, starved].into_iter()), 450);
 //! ```
 
-/// What a process that does not fault needs is halved so often: nanoseconds.
+/// Nanoseconds in which the need of a process that does not fault halves.
 pub const HALVED_EVERY: u64 = 100_000_000;
-/// What a process has said that it would like is forgotten after so many nanoseconds.
+/// Nanoseconds after which the tree forgets what a process has said that it would like.
 pub const CLAIMS_LAST: u64 = 100_000_000;
 
 /// What one process has, and what it needs. In pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
-    /// It has so many.
+    /// Pages that it has.
     pub charged: i64,
-    /// It needs so many.
+    /// Pages that it needs.
     pub needed: i64,
-    /// So many are left to it, of what it needs, if another comes first: all of it, if it lacks nothing.
+    /// Pages that are left to it, of what it needs, if another comes first: all of it, if it lacks nothing.
     pub least: i64,
 }
 
@@ -80,7 +80,7 @@ pub fn allowed(limit: i64, own: Need, others: impl Iterator<Item = Need> + Clone
 pub struct Division {
     /// What the first may have: what it needs, or all that the least of the others leave.
     first: i64,
-    /// The level if nobody came first. More than that nobody keeps for being among the others.
+    /// The level if no process came first. No process keeps more than that for being among the others.
     even: i64,
     /// The level of what the first leaves.
     level: i64,
@@ -144,7 +144,7 @@ mod tests {
         let (asleep, works) = (need(900, 0), need(100, 164));
         assert_eq!(allowed(1000, asleep, [works].into_iter()), 836);
         assert_eq!(allowed(1000, works, [asleep].into_iter()), 164);
-        // Nobody takes from it what nobody wants.
+        // The others take from it only what they want.
         assert_eq!(allowed(1000, asleep, [need(50, 50)].into_iter()), 950);
     }
 
@@ -189,7 +189,7 @@ mod tests {
             let level = level(limit, needs.iter().copied());
             let sum: i64 = needs.iter().map(|need| need.needed.min(level)).sum();
             prop_assert!(sum <= limit);
-            // And no page of it is left while somebody lacks one, but for what does not divide.
+            // And no page of it is left while a process lacks one, but for what does not divide.
             let lacking = needs.iter().filter(|need| need.needed > level).count() as i64;
             prop_assert!(lacking == 0 || limit - sum < lacking);
         }
@@ -213,7 +213,7 @@ mod tests {
                 sum += part;
             }
             prop_assert!(sum <= limit);
-            // And no page of it is left while somebody lacks one, but for what does not divide.
+            // And no page of it is left while a process lacks one, but for what does not divide.
             let lack = |need: &&Need| division.of_other(**need) < need.needed;
             let lacking = others.iter().filter(lack).count() as i64 + i64::from(division.of_first() < wants);
             prop_assert!(lacking == 0 || limit - sum < lacking.max(1) + others.len() as i64);

@@ -19,15 +19,15 @@ use crate::tree::{Shared, Slot, is_elsewhere};
 const TURN_PER_PAGE: u64 = 100_000;
 const MIN_TURN: u64 = 250_000_000;
 const MAX_TURN: u64 = 10_000_000_000;
-/// So often per turn its holder is looked at.
+/// Looks at its holder per turn.
 const LOOKS: u64 = 8;
 /// Who has run for less than this part of the time since the last look hardly runs.
 const HARDLY: u64 = 16;
 
-/// All zeros: nobody has it.
+/// All zeros: no process has it.
 #[repr(C)]
 pub(crate) struct Token {
-    /// The slot of who has it, and that slot's turn, as of a lender ([`Slot::lender_word`]); 0: nobody.
+    /// The slot of the process that has it, and that slot's turn, as of a lender ([`Slot::lender_word`]); 0: none.
     holder: AtomicU64,
     /// Until then.
     until: AtomicU64,
@@ -46,8 +46,8 @@ impl Shared {
         (is_there && now < self.token.until.load(Ordering::Relaxed)).then_some(slot)
     }
 
-    /// Passes the token on to the next that lacks memory, if it is time. For one thread at a time, whenever somebody lacks memory.
-    /// `ran` says for how many nanoseconds a process has run so far, if that is known.
+    /// Passes the token on to the next process that lacks memory, if it is time. For one thread at a time, whenever a
+    /// process lacks memory. `ran` says for how many nanoseconds a process has run so far, if that is known.
     pub fn pass_token(&self, now: u64, ran: impl Fn(i32) -> Option<u64>) {
         let pages = self.to_give_out();
         let turn = (pages * TURN_PER_PAGE).clamp(MIN_TURN, MAX_TURN);
@@ -161,7 +161,7 @@ mod tests {
         lack(shared, &[1], SECOND);
         shared.pass_token(SECOND, |_| Some(0));
         assert_eq!(shared.token_holder(SECOND), Some(1));
-        assert_eq!(shared.token_holder(2 * SECOND), None, "and nobody after its time");
+        assert_eq!(shared.token_holder(2 * SECOND), None, "and no process after its time");
         // Another has its slot.
         shared.slots[1].turn.fetch_add(1, Ordering::Relaxed);
         assert_eq!(shared.token_holder(SECOND), None);

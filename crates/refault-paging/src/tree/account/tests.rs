@@ -126,7 +126,7 @@ fn what_a_parent_gives_up_its_children_are_charged_for_together() {
     children.iter_mut().for_each(|child| child.leave(&Statistics::default()));
     assert_eq!(shared.total.load(Ordering::Relaxed), 1000);
     assert!(!parent.has_relatives());
-    // A fork that fails leaves nobody.
+    // A fork that fails leaves no relative.
     parent.before_fork(0, 0);
     parent.has_forked(-11);
     assert!(!parent.has_relatives());
@@ -156,7 +156,7 @@ fn what_is_reserved_for_a_child_nobody_takes_before_it_runs() {
     assert_eq!(shared.total.load(Ordering::Relaxed), without_slack(4000) as i64 - 100);
 }
 
-/// Pages that leave memory come one by one, and each costs memory once, whoever has it still.
+/// Pages that leave memory come one by one, and each costs memory once, however many processes have it still.
 #[test]
 fn a_page_that_a_parent_gives_up_is_charged_once_however_many_children_have_it() {
     let shared = segment(4000);
@@ -179,7 +179,7 @@ fn nobody_is_asked_that_has_no_more_than_its_part() {
     let shared = segment(4000);
     let (mut full, mut starved) = (joined(shared), joined(shared));
     assert!(full.reserve(3500) && starved.reserve(400));
-    assert_eq!(shared.with_too_much().count(), 0, "nobody lacks anything");
+    assert_eq!(shared.with_too_much().count(), 0, "no process lacks anything");
     starved.ask(600);
     let asked: Vec<_> = shared.with_too_much().collect();
     assert_eq!(asked, [(sys::process_id(), 3500)]);
@@ -206,7 +206,7 @@ fn a_process_of_another_namespace_is_known_by_no_process_s_number() {
     assert!(number().is_some_and(|number| number > MAX_NUMBER), "{:?}", number());
     assert!(elsewhere.reserve(3000));
     elsewhere.bury();
-    assert_eq!(shared.total.load(Ordering::Relaxed), 3000, "nobody knows that it is dead");
+    assert_eq!(shared.total.load(Ordering::Relaxed), 3000, "no process knows that it is dead");
     elsewhere.leave(&Statistics::default());
     assert_eq!((number(), shared.total.load(Ordering::Relaxed)), (None, 0));
 }
