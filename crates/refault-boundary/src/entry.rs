@@ -84,7 +84,7 @@ fn serve(thread: &mut Thread, address: usize, write: bool, is_guarded: bool) -> 
         thread.spurious = if at == address { (at, times + 1) } else { (address, 0) };
         if times == MAX_SPURIOUS {
             crate::library::report::end(format_args!(
-                "the page at {address:#x} is missing although nobody took it: it was discarded behind the agent's back"
+                "the page at {address:#x} is missing, but the agent did not evict it: it was discarded behind its back"
             ));
         }
     }

@@ -235,7 +235,7 @@ global_asm!(
     "refault_safe_copy_failed:",
     "  mov $1, %eax",
     "  ret",
-    // refault_end_thread(&state, status): the stack may be somebody else's at once.
+    // refault_end_thread(&state, status): another thread may take the stack at once.
     "refault_end_thread:",
     "  mov %rdi, %rcx",
     "  mov %rsi, %rdi",

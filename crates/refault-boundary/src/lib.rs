@@ -1,9 +1,9 @@
 //! The preloaded agent: takes a program's memory at the system call.
 //!
-//! Every system call of the program comes here (Syscall User Dispatch), whoever makes it: libc, an allocator that a
-//! program brings, a runtime that generates code. Private anonymous memory is registered with a userfaultfd whose
-//! faults are served in the thread that faults. The program's allocator, libc's `fork`, threads and locks are its own:
-//! nothing of theirs is replaced or known here.
+//! Every system call of the program comes here (Syscall User Dispatch), from whatever code: libc, a program's own
+//! allocator, a runtime that generates code. Private anonymous memory is registered with a userfaultfd whose faults are
+//! served in the thread that faults. The program's allocator, libc's `fork`, threads and locks are its own: nothing of
+//! theirs is replaced or known here.
 //!
 //! Invariants: whatever runs in a handler uses no libc, no thread-locals and no lock that the program's code may hold;
 //! it runs on stacks of its own; the kernel is never given memory that may be missing.

@@ -59,8 +59,8 @@ fn agent_action(flags: u64) -> Action {
 /// one at once could leave the action of one here and that of the other there.
 static CHANGING: Lock<()> = Lock::new(());
 
-/// Nobody else reads or changes actions while the result lives. A child that borrows the memory may be killed at any
-/// time, so it takes no lock; nearly all have actions of their own.
+/// No other thread reads or changes actions while the result lives. A child that borrows the memory may be killed at
+/// any time, so it takes no lock; nearly all have actions of their own.
 fn change_actions(thread: &Thread) -> Option<Held<'static, ()>> {
     (!thread.is_vm_child).then(|| CHANGING.lock())
 }
@@ -93,7 +93,7 @@ pub(crate) fn clear_in_kernel() {
     }
 }
 
-/// Nobody changes actions while the result lives: for the moment of a fork.
+/// No thread changes actions while the result lives: for the moment of a fork.
 pub(crate) fn stand_still() -> Held<'static, ()> {
     CHANGING.lock()
 }
@@ -115,11 +115,11 @@ pub(crate) fn install(actions: &mut Actions, handler: usize) {
     }
 }
 
-/// Gives the only thread's signals back to the kernel as the program has set them: its calls do not come here any
-/// more, so that what it says of them from now on would meet the agent's handler and stack otherwise. The stack and
-/// the mask are set when the thread goes on at `context`. Nothing is managed any more, and nobody asks this process for
-/// room ([`refault_paging::Account::is_deaf`]): no signal needs to be served, so all are blocked until then, and none
-/// meets the program's action while the agent works.
+/// Gives the only thread's signals back to the kernel as the program has set them. Its calls do not come here any more:
+/// what it says of them from now on would meet the agent's handler and stack otherwise. The stack and the mask are set
+/// when the thread goes on at `context`. Nothing is managed any more, and no process asks this one for room
+/// ([`refault_paging::Account::is_deaf`]). No signal needs to be served, so all are blocked until then. None meets the
+/// program's action while the agent works.
 pub(crate) fn give_back(thread: &mut Thread, context: &mut Context) {
     exchange_mask(!0);
     take_requests(thread);
@@ -139,8 +139,8 @@ pub(crate) fn give_back(thread: &mut Thread, context: &mut Context) {
     }
 }
 
-/// Takes the requests for room that have come while SIGSYS was blocked: the program's action would end the process. What
-/// somebody else has sent is kept. One may be pending for the thread and one for the process.
+/// Takes the requests for room that have come while SIGSYS was blocked: the program's action would end the process.
+/// What other senders have sent is kept. One may be pending for the thread and one for the process.
 fn take_requests(thread: &mut Thread) {
     let (set, at_once) = (bit(SIGSYS), [0u64; 2]);
     for _ in 0..2 {
@@ -301,8 +301,8 @@ pub(crate) fn arrive(thread: &mut Thread, info: &Info, context: &mut Context) {
     // SAFETY: written by the call that was interrupted.
     let waiting = unsafe { std::ptr::read_volatile(&raw const thread.waiting) };
     let Some(window) = frame::Window::of(rip).filter(|_| !waiting.is_null()) else {
-        // While the agent works. What was sent by somebody waits until it has done; to block it would let the agent's
-        // own faults end the process.
+        // While the agent works. A signal that a process has sent waits until the agent is done; to block it would let
+        // the agent's own faults end the process.
         if info.code <= 0 && keep_for_now(thread, info) {
             return;
         }

@@ -146,7 +146,7 @@ impl Thread {
             if used.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 if TOUCHED_BLOCKS.fetch_max(index + 1, Ordering::Relaxed) <= index {
                     // Only now: 16 of these would be a tenth of what a short program costs.
-                    // SAFETY: the lowest page of a block that nobody has used yet.
+                    // SAFETY: the lowest page of a block that no thread has used yet.
                     unsafe { sys::call(SYS_mprotect, [*block, PAGE, 0, 0, 0, 0]) };
                 }
                 // SAFETY: it is ours now; what its last holder had is whole.
@@ -246,7 +246,7 @@ impl Thread {
         }
     }
 
-    /// Nobody takes or gives blocks while the result lives: for the moment of a fork.
+    /// No thread takes or gives blocks while the result lives: for the moment of a fork.
     pub(crate) fn stand_still() -> refault_linux::lock::Held<'static, Vec<usize>> {
         BLOCKS.lock()
     }

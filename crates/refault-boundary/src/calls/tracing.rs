@@ -86,7 +86,7 @@ pub(crate) fn serve(arguments: [usize; 6]) -> isize {
 fn attach(arguments: [usize; 6]) -> isize {
     /// The child waits for it itself.
     const STOPPED_OR_ENDED: usize = WUNTRACED | WEXITED | WNOWAIT | __WALL;
-    // A call from a patched site keeps registers where nobody finds them.
+    // A call from a patched site keeps registers where the tracing child does not find them.
     switch::turn_off();
     let paging = paging();
     let blocks = Thread::stand_still();

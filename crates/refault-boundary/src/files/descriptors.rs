@@ -15,7 +15,7 @@ use refault_paging::settings::Output;
 
 use crate::frame;
 
-/// At most so many.
+/// The most descriptors that the agent keeps from the program.
 const MAX_OWN: usize = 64;
 static OWN: [AtomicI32; MAX_OWN] = [const { AtomicI32::new(-1) }; MAX_OWN];
 
@@ -109,8 +109,8 @@ pub(crate) fn is_folder_of_proc(descriptor: usize) -> bool {
     sys::file_system(descriptor) == Some(PROC_SUPER_MAGIC)
 }
 
-/// Takes the agent's descriptors out of the entries, so many bytes, that `getdents64` has said of a folder of `/proc`. How
-/// many bytes are left.
+/// Removes the agent's descriptors from the `bytes` bytes of entries that `getdents64` returned for a folder of
+/// `/proc`. Returns the bytes that are left.
 pub(crate) fn leave_out_own(folder: usize, entries: usize, bytes: usize) -> usize {
     let (mut from, mut to) = (entries, entries);
     let end = entries + bytes;

@@ -375,7 +375,7 @@ fn receive_some(thread: &mut Thread, context: &mut Context, number: usize, argum
     make_piece(thread, context, number, &part, Progress::default())
 }
 
-/// Whether a call that receives waits for more, behind a piece of which so many of its bytes came.
+/// Whether a call that receives waits for more after a piece of `bytes` bytes, of which `result` came.
 fn receives_more(thread: &mut Thread, flags: usize, result: usize, bytes: usize) -> bool {
     // A piece that is short is the end, of which the kernel alone knows (a message with descriptors, urgent data), unless
     // this thread was asked for memory while it waited.

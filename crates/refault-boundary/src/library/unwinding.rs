@@ -5,12 +5,12 @@
 //! of the agent's ends the process before anything is unwound (`start`); one that comes earlier finds no frames, so that the
 //! standard library says so and aborts.
 //!
-//! Invariant: the names are hidden. Nobody outside the library sees them, and its frames have their own tables for
+//! Invariant: the names are hidden. No code outside the library sees them, and its frames have their own tables for
 //! debuggers. Not in the crate's tests, which unwind.
 
 use std::arch::global_asm;
 
-/// `_URC_END_OF_STACK`: nobody catches it.
+/// `_URC_END_OF_STACK`: no frame catches it.
 const END_OF_STACK: i32 = 5;
 
 macro_rules! without_unwinding {

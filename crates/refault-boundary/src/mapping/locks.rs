@@ -80,7 +80,7 @@ pub(crate) fn lock(number: usize, arguments: [usize; 6]) -> isize {
     if number == SYS_mlock2 && how as u32 == MLOCK_ONFAULT as u32 {
         return if paging.let_go(first, last - first) { make(number, arguments) } else { ENOMEM };
     }
-    // The budget is a limit as the system's own is, which nobody is above.
+    // The budget is a limit as the system's own is, and privileged processes are not above it.
     if locks && !paging.may_lock(first, last - first, |attributes| attributes.lock(true)) {
         return ENOMEM;
     }
@@ -163,7 +163,7 @@ fn lock_present(on_fault: bool, limit: usize) -> isize {
         held.iter().for_each(|(from, to)| paging.release(*from, to - from));
     }
     let Some(all) = all else {
-        // Nobody says what is the program's: the agent's tables are locked too, if the limit allows it.
+        // The agent cannot tell the program's mappings from its own: its tables are locked too, if the limit allows it.
         drop(paging);
         let error = make(SYS_mlockall, [MCL_CURRENT | if on_fault { MCL_ONFAULT } else { 0 }, 0, 0, 0, 0, 0]);
         if error < 0 && !on_fault {

@@ -251,7 +251,7 @@ fn moves_several() -> bool {
         // Two mappings, by their rights.
         make(SYS_mprotect, [from, PAGE, 0, 0, 0, 0]);
         let moved = make(SYS_mremap, [from, BYTES, BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, to, 0]) == to as isize;
-        // SAFETY: mapped above and known here alone; what was moved away may be anybody's addresses by now.
+        // SAFETY: mapped above and known here alone; another thread may have mapped the old addresses by now.
         unsafe {
             sys::unmap(to, BYTES);
             if !moved {

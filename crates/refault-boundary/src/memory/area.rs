@@ -34,7 +34,7 @@ struct Area {
 
 static AREA: Lock<Area> = Lock::new(Area { start: 0, fresh: 0, end: 0, free: [(0, 0); MAX_FREE] });
 
-/// Start and end, for whoever asks whose an address is: without the lock.
+/// Start and end, by which callers ask without the lock whose an address is.
 static SPAN: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 impl Area {
@@ -86,7 +86,7 @@ impl Area {
     }
 }
 
-/// Reserves the addresses, once: so many bytes, or what there is of them. They take no memory before they are used.
+/// Reserves the addresses, once: `bytes` bytes, or what there is of them. They take no memory before they are used.
 pub(crate) fn reserve(bytes: usize) {
     let sizes = std::iter::successors(Some(bytes & !(PAGE - 1)), |bytes| Some((bytes / 2) & !(PAGE - 1)));
     let found = sizes.take_while(|bytes| *bytes > 0).find_map(|bytes| match sys::map(bytes) {
@@ -108,15 +108,15 @@ pub(crate) fn reserve(bytes: usize) {
     refault_store::reserve_from(Source { take, give_back });
 }
 
-/// Gives the addresses at the end back to the program, but for so many bytes of those that nobody uses. Whether there were
-/// any.
+/// Unmaps the addresses at the end that the agent does not use, but for `keep` bytes of them: the program may have
+/// them. Returns whether there were any.
 pub(crate) fn give_addresses_back(keep: usize) -> bool {
     let mut area = AREA.lock();
     let from = (area.fresh + (keep & !(PAGE - 1))).min(area.end);
     let bytes = area.end - from;
     if bytes > 0 {
         noted::give_up(from, bytes);
-        // SAFETY: nobody has taken them.
+        // SAFETY: no caller of `take` has them.
         unsafe { sys::unmap(from, bytes) };
         area.end = from;
         SPAN[1].store(from, Ordering::Relaxed);
@@ -124,7 +124,7 @@ pub(crate) fn give_addresses_back(keep: usize) -> bool {
     bytes > 0
 }
 
-/// Nobody takes anything while the result lives: for the moment of a fork.
+/// No thread takes anything while the result lives: for the moment of a fork.
 pub(crate) fn stand_still() -> impl Sized {
     AREA.lock()
 }
@@ -134,7 +134,7 @@ fn is_inside(at: usize) -> bool {
 }
 
 fn advise(at: usize, bytes: usize, advice: usize) {
-    // SAFETY: changes no contents that anybody needs; the callers have the range.
+    // SAFETY: neither advice changes contents; the callers have the range.
     unsafe { sys::call(SYS_madvise, [at, bytes, advice, 0, 0, 0]) };
 }
 
@@ -154,7 +154,7 @@ pub(crate) fn take(bytes: usize) -> usize {
     })
 }
 
-/// Bytes of the area that are in memory: those that somebody has touched. Cost: a walk through the page tables.
+/// Bytes of the area that are in memory: those that a thread has touched. Cost: a walk through the page tables.
 pub(crate) fn touched() -> usize {
     const AT_ONCE: usize = 4096;
     let (start, end) = {
@@ -176,10 +176,10 @@ pub(crate) fn touched() -> usize {
 /// Gives some pages back that were taken, or a part of them.
 ///
 /// # Safety
-/// Nobody uses them any more.
+/// No thread uses them any more.
 pub(crate) unsafe fn give_back(at: usize, bytes: usize) {
     if is_inside(at) {
-        // SAFETY: promised by the caller. Before anybody else can take them.
+        // SAFETY: promised by the caller. Before another thread can take them.
         unsafe {
             if sys::discard(at, bytes) != 0 {
                 // It is locked, as what holds keys is.
@@ -198,7 +198,7 @@ pub(crate) unsafe fn give_back(at: usize, bytes: usize) {
 /// Makes what was taken larger or smaller where it is. False: that cannot be.
 ///
 /// # Safety
-/// Nobody uses what lies behind the new end.
+/// No thread uses what lies behind the new end.
 pub(crate) unsafe fn resize(at: usize, old: usize, new: usize) -> bool {
     if new < old {
         // SAFETY: promised by the caller.

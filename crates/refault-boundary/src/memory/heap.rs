@@ -62,7 +62,7 @@ pub(crate) fn bytes() -> usize {
     MAPPED.load(Ordering::Relaxed)
 }
 
-/// Nobody allocates while the result lives: for the moment of a fork.
+/// No thread allocates while the result lives: for the moment of a fork.
 pub(crate) fn stand_still() -> impl Sized {
     (HEAP.lock(), area::stand_still())
 }
@@ -72,7 +72,7 @@ pub(crate) struct AgentHeap;
 /// Blocks from here on have whole pages of their own, so that tables may grow without leaving holes.
 const LARGE: usize = 64 << 10;
 
-/// Of what moves, so much is there twice for a moment.
+/// Bytes of a block that are in memory twice for a moment while the block moves.
 const PIECE: usize = 64 << 10;
 
 fn is_large(size: usize, align: usize) -> bool {
@@ -91,7 +91,7 @@ fn map(size: usize) -> *mut u8 {
 }
 
 /// # Safety
-/// A part of what was mapped, which nobody uses any more.
+/// A part of what was mapped, which no thread uses any more.
 unsafe fn unmap(at: usize, size: usize) {
     let size = size.next_multiple_of(PAGE);
     // SAFETY: promised by the caller.
@@ -114,7 +114,7 @@ unsafe fn resize(at: usize, old: usize, new: usize) -> usize {
     let fresh = map(new) as usize;
     for offset in (0..old).step_by(PIECE) {
         let piece = PIECE.min(old - offset);
-        // SAFETY: the new block is larger, and nobody else knows it; what was copied of the old one is not needed.
+        // SAFETY: the new block is larger and known here alone; what was copied of the old one is not needed.
         unsafe {
             std::ptr::copy_nonoverlapping((at + offset) as *const u8, (fresh + offset) as *mut u8, piece);
             sys::discard(at + offset, piece);

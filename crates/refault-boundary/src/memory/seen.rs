@@ -28,7 +28,7 @@ static SEEN: [AtomicU64; BLOCKS / WORD] = [const { AtomicU64::new(0) }; BLOCKS /
 /// Where is looked next.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
-/// The program has mapped so many bytes.
+/// The program has mapped `bytes` bytes at `start`.
 pub(crate) fn note(start: usize, bytes: usize) {
     note_in(&SEEN, start, bytes);
 }
@@ -55,7 +55,7 @@ fn is_fresh(seen: &[AtomicU64], start: usize, bytes: usize) -> bool {
         .all(|block| seen.get(block / WORD).is_some_and(|word| word.load(Ordering::Relaxed) & 1 << (block % WORD) == 0))
 }
 
-/// Maps so many bytes of zeros where the program never had anything; 0 if there is no memory or no such place.
+/// Maps `bytes` bytes of zeros where the program never had anything; 0 if there is no memory or no such place.
 pub(crate) fn map(bytes: usize) -> usize {
     const FLAGS: usize = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
     let mut at = NEXT.load(Ordering::Relaxed);

@@ -308,7 +308,7 @@ fn open(thread: &mut Thread, context: &mut Context) {
     }
 }
 
-/// Somebody of the tree wants room. False if this thread cannot give any now: it does when it leaves.
+/// A process of the tree wants room. False if this thread cannot give any now: it does when it leaves.
 pub(crate) fn make_room(thread: &mut Thread, context: &mut Context) -> bool {
     if matches!(thread.fast.phase, BEFORE | AFTER) {
         thread.fast.wants_room = true;

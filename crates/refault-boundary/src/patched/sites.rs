@@ -1,10 +1,10 @@
 //! Call sites of libraries that jump to [`crate::patched::fast`] instead of being caught.
 //!
-//! A library that checks a call's result as libc does leaves room for a jump: `syscall` and what is done with the result
-//! behind it ([`TAILS`]) are 6 bytes or 8, a jump is 5. A library's sites are rewritten once: when a process with one thread
-//! has made [`MIN_CALLS`] calls from there, or is about to start its first thread. So a
-//! process that does little pays nothing, and nobody executes what is being rewritten. Each site has a stub, in addresses near
-//! the libraries that are reserved before the program begins ([`reserve`]); a library that is further away stays as it is:
+//! A library that checks a call's result as libc does leaves room for a jump. `syscall` and what is done with the
+//! result behind it ([`TAILS`]) are 6 bytes or 8, a jump is 5. A library's sites are rewritten once, while the process
+//! has one thread: after [`MIN_CALLS`] calls from there, or right before its first further thread. So a process that
+//! does little pays nothing, and no thread executes what is being rewritten. Each site has a stub near the libraries,
+//! in addresses that are reserved before the program begins ([`reserve`]). A library further away stays as it is:
 //!
 //! ```text
 //! site: jmp stub            stub: lea slow(%rip), %rcx
@@ -195,7 +195,7 @@ pub(crate) fn step_over(context: &mut Context) {
     }
 }
 
-/// The flags after `b` was subtracted from `a`, both of so many bits.
+/// The flags after `b` was subtracted from `a`, both of `bits` bits.
 fn set_flags(context: &mut Context, a: u64, b: u64, bits: u32) {
     const CARRY: u64 = 1;
     const PARITY: u64 = 4;
@@ -246,9 +246,9 @@ fn patch(start: usize, end: usize) {
         write_stub(stubs, stubs + STUB * (index + 1), start + site, tail);
     }
     const EXECUTABLE: usize = PROT_READ | PROT_EXEC;
-    // SAFETY: what was reserved for it; the code of a library, which nobody executes: this is the only thread but for the
-    // observer, which stands still. It stays executable where that is allowed, because the compiler may have made a
-    // call of the library's `memset` or `memcpy` of what follows; none of their code is a site.
+    // SAFETY: what was reserved for it; the code of a library, which no other thread executes: there is only the
+    // observer, which stands still. It stays executable where that is allowed: the compiler may have made what follows
+    // call the library's `memset` or `memcpy`. None of their code is a site.
     unsafe {
         let writable = |rights| sys::call(SYS_mprotect, [start, end - start, rights, 0, 0, 0]) == 0;
         let may_be_written = writable(EXECUTABLE | PROT_WRITE) || writable(PROT_READ | PROT_WRITE);
@@ -383,7 +383,7 @@ fn write_jump(site: usize, stub: usize) {
 /// Writes byte by byte: a function that copies may lie in the code that cannot be executed at the moment.
 fn write(to: usize, bytes: &[u8]) {
     for (index, byte) in bytes.iter().enumerate() {
-        // SAFETY: the caller has made the memory writable, and nobody reads it.
+        // SAFETY: the caller has made the memory writable, and no thread reads it.
         unsafe { ((to + index) as *mut u8).write_volatile(*byte) };
     }
 }

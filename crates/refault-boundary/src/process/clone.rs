@@ -58,7 +58,7 @@ pub(crate) struct CloneArguments {
 }
 
 impl CloneArguments {
-    /// What the program passes at `at`, in so many bytes: what it does not pass is 0.
+    /// What the program passes at `at`, in `bytes` bytes: what it does not pass is 0.
     ///
     /// # Errors
     /// What the kernel says: they are too few or too many, not there, or of a kernel that knows more than this agent.
@@ -326,7 +326,7 @@ fn share(thread: &mut Thread, context: &mut Context, kind: &Kind) -> isize {
     let place = (vectors - size_of::<Frame>() - size_of::<Birth>() - VECTORS_LIE_AT) & !(VECTORS_LIE_AT - 1);
     let frame_at = (place + size_of::<Birth>()).next_multiple_of(16) + 8;
     let copy = (frame_at + 8) as *mut Context;
-    // SAFETY: the block is the child's and nobody runs on it.
+    // SAFETY: the block is the child's and no thread runs on it.
     unsafe {
         std::ptr::copy_nonoverlapping(context.vectors as *const u8, vectors as *mut u8, vector_bytes);
         *copy = *context;

@@ -41,15 +41,15 @@ pub(crate) fn set_library(path: &OsStr) {
     }
 }
 
-/// Takes this library out of the environment of this process, which is not managed: what it executes is looked at by nobody,
-/// and may be what cannot load it. Called before the program has threads.
+/// Takes this library out of the environment of this process, which is not managed. The agent does not look at what the
+/// process executes, and that may be a program that cannot load the library. Called before the program has threads.
 pub(crate) fn withdraw(library: &OsStr) {
     unsafe extern "C" {
         static environ: *const *mut u8;
     }
     // SAFETY: the loader has set it, to null or to a list of texts that ends with a null.
     let mut at = unsafe { environ };
-    // SAFETY: as above; what is written are bytes within a text that nobody else reads yet.
+    // SAFETY: as above; what is written are bytes within a text that no other thread reads yet.
     unsafe {
         while !at.is_null() && !(*at).is_null() {
             let text = std::slice::from_raw_parts_mut(*at, CStr::from_ptr(*at as *const _).to_bytes().len());

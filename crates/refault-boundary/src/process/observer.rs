@@ -41,9 +41,9 @@ const MARK: u64 = u64::from_le_bytes(*b"rfrecord");
 const MILLISECOND: u64 = 1_000_000;
 /// Nanoseconds between two lines with what the monitor came to.
 const SUMS_EVERY: u64 = 1_000_000_000;
-/// Looks of a record that is to cost little are never further apart, in nanoseconds …
+/// Looks of a record that is to cost little are never further apart, in nanoseconds.
 const MAX_INTERVAL: u64 = 10_000_000_000;
-/// … and delivering a fault to the thread that it happened to counts so much.
+/// Nanoseconds that delivering a fault to the thread that it happened to counts for.
 const DELIVERY: u64 = 2_000;
 
 static OBSERVER: Lock<Option<Observer>> = Lock::new(None);

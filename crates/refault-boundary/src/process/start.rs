@@ -223,7 +223,7 @@ fn segment(settings: &AgentSettings) -> Result<*const Shared, &'static str> {
     Ok(shared)
 }
 
-/// Whether somebody traces this process: each of the agent's signals would stop it.
+/// Whether another process traces this one: each of the agent's signals would stop it.
 fn is_traced() -> bool {
     let status = proc::read(proc::STATUS).unwrap_or_default();
     proc::status_field(&status, "TracerPid").is_some_and(|pid| pid != "0")

@@ -1,9 +1,9 @@
 //! The rest of a call that the tree's request for memory has ended in its middle.
 //!
-//! A call that waits until all is through, or fills whatever it is given, ends when a signal comes to its thread, and says
-//! what was done until then. The request for memory is a signal of which the program sees nothing, so what is left is made
-//! behind it, in pieces. Nothing is asked before the call, and nothing after it unless somebody asked for memory while it was
-//! made.
+//! A call that waits until all is through, or fills whatever it is given, ends when a signal comes to its thread. It
+//! says what was done until then. The request for memory is a signal of which the program sees nothing, so the agent
+//! makes the rest behind it, in pieces. The agent asks nothing before the call, and nothing after it unless the tree
+//! asked for memory meanwhile.
 //!
 //! Invariant: a byte is moved once; a call that would say less alone (what there is to read, what a pipe has room for)
 //! says it here.
@@ -16,9 +16,9 @@ use crate::engine_lock;
 use crate::frame::Context;
 use crate::thread::Thread;
 
-/// Goes on with a call that was made whole, or in one piece, and that the tree's request for memory may have ended in its
-/// middle, after so many bytes. Says how many there are in all then. What the call waits for it still waits for; a signal of the
-/// program's ends it where it is.
+/// Goes on with a call that was made whole, or in one piece. The tree's request for memory may have ended it in its
+/// middle, after `done` bytes. Returns the bytes that are done in all then. What the call waits for it still waits for;
+/// a signal of the program's ends it where it is.
 pub(crate) fn go_on(
     thread: &mut Thread,
     context: &mut Context,
