@@ -34,8 +34,8 @@ const UNUSABLE: u32 = 2;
 static COUNTER: AtomicU32 = AtomicU32::new(UNKNOWN);
 /// How often it was asked for the time before it looked whether the counter can be used.
 static ASKED: AtomicU32 = AtomicU32::new(0);
-/// It looks after so many times: to ask a virtual processor what it is costs as much as a hundred calls, and what ends soon does
-/// not ask for the time more often.
+/// Questions for the time after which it looks. To ask a virtual processor what it is costs as much as a hundred calls.
+/// A program that ends soon asks for the time less often.
 const MAX_ASKED: u32 = 64;
 /// Odd while the words below are written.
 static VERSION: AtomicU32 = AtomicU32::new(0);
@@ -118,7 +118,7 @@ fn scaled(ticks: u64, rate: u64) -> u64 {
     ((u128::from(ticks) * u128::from(rate)) >> 32) as u64
 }
 
-/// Asks the clock, and notes what it says unless somebody else is just noting it.
+/// Asks the clock, and notes what it says unless another thread is just noting it.
 fn asked() -> u64 {
     let before = ticks();
     let nanoseconds = sys::clock();

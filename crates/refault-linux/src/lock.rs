@@ -60,7 +60,7 @@ impl<T> Lock<T> {
         Held { lock: self }
     }
 
-    /// In the only thread of a forked child: whoever held the lock is not there.
+    /// In the only thread of a forked child: the thread that held the lock is not there.
     ///
     /// # Safety
     /// No other thread runs, and the value is whole.

@@ -10,7 +10,7 @@
 //!
 //! let start = sys::map(PAGE);
 //! assert_ne!(start, 0);
-//! // SAFETY: the mapping is ours, and nobody else knows of it.
+//! // SAFETY: the mapping is ours, and no other code knows of it.
 //! unsafe {
 //!     *(start as *mut u8) = 1;
 //!     assert_eq!(sys::discard(start, PAGE), 0);
@@ -82,7 +82,7 @@ pub fn map(bytes: usize) -> usize {
 /// Gives a mapping up.
 ///
 /// # Safety
-/// Nobody uses the range any more.
+/// No thread uses the range any more.
 pub unsafe fn unmap(start: usize, bytes: usize) {
     // SAFETY: promised by the caller.
     unsafe { call(number::SYS_munmap, [start, bytes, 0, 0, 0, 0]) };
@@ -166,7 +166,7 @@ pub fn shares_memory(process: i32, other: i32) -> bool {
     unsafe { call(number::SYS_kcmp, [process as usize, other as usize, KCMP_VM, 0, 0, 0]) == 0 }
 }
 
-/// Waits so many nanoseconds, or less if a signal comes.
+/// Waits `nanoseconds` nanoseconds, or less if a signal comes.
 pub fn sleep(nanoseconds: u64) {
     let pause = [nanoseconds / SECOND, nanoseconds % SECOND];
     // SAFETY: nanosleep reads two words.
@@ -307,7 +307,7 @@ pub fn wait_everywhere(word: &core::sync::atomic::AtomicU32, value: u32) {
     unsafe { call(number::SYS_futex, [word.as_ptr() as usize, FUTEX_WAIT, value as usize, 0, 0, 0]) };
 }
 
-/// As [`wait_everywhere`], for so many nanoseconds at most.
+/// As [`wait_everywhere`], for at most `nanoseconds` nanoseconds.
 pub fn wait_everywhere_for(word: &core::sync::atomic::AtomicU32, value: u32, nanoseconds: u64) {
     let most = [nanoseconds / SECOND, nanoseconds % SECOND];
     // SAFETY: reads one word that is borrowed, and two here.
