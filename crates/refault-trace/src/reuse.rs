@@ -274,7 +274,7 @@ impl DistanceHistogram {
         DistanceHistogram::default()
     }
 
-    /// So many accesses with each distance from 0 up, and so many first ones.
+    /// `counts[distance]` accesses with each distance from 0 up, and `cold` first ones.
     pub fn from_counts(counts: Vec<u64>, cold: u64) -> DistanceHistogram {
         DistanceHistogram { counts, cold }
     }

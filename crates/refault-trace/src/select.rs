@@ -1,4 +1,4 @@
-//! A part of a trace: so many accesses from some access on, or those of a span of time.
+//! A part of a trace: a number of accesses from some access on, or those of a span of time.
 //!
 //! Spans of time count from the trace's first access. Formats that say the time of each access are cut exactly; in
 //! `.rft`, where a block has one span, a block belongs to the part if it begins in it. Cost: what lies before the part
@@ -22,13 +22,13 @@ use crate::{BLOCK_ENTRIES, Entry};
 /// Which accesses of a trace to take; the default takes all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// Leave out so many accesses at the start (of the span of time, if there is one).
+    /// Accesses to leave out at the start (of the span of time, if there is one).
     pub skip: u64,
-    /// Take at most so many accesses.
+    /// The most accesses to take.
     pub limit: Option<u64>,
-    /// Take accesses from so many nanoseconds after the trace's first access on.
+    /// Take accesses from this time on, in nanoseconds after the trace's first access.
     pub from_ns: Option<u64>,
-    /// Take accesses before so many nanoseconds after the trace's first access.
+    /// Take accesses before this time, in nanoseconds after the trace's first access.
     pub to_ns: Option<u64>,
 }
 

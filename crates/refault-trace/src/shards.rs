@@ -41,9 +41,9 @@ pub struct Estimate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageSample {
     salt: u64,
-    /// Hashes from here on are in the sample …
+    /// The sample holds the hashes from here on …
     lowest: u64,
-    /// … up to so much more.
+    /// … up to `lowest` plus this, inclusive.
     threshold: u64,
 }
 
@@ -168,7 +168,7 @@ pub struct SampledCurve {
 }
 
 impl SampledCurve {
-    /// Histograms of samples of `rate` each, of a trace of so many accesses, wherever they were drawn.
+    /// Histograms of samples of `rate` each, of a trace of `accesses` accesses, wherever they were drawn.
     pub fn new(rate: f64, accesses: u64, histograms: Vec<DistanceHistogram>) -> SampledCurve {
         SampledCurve { rate, accesses, histograms }
     }

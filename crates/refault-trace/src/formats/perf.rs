@@ -49,8 +49,8 @@ struct Sample {
     time: Option<u64>,
 }
 
-/// Page faults from which their pages are looked at, and faults per page from which that is odd: memory does not fault
-/// so often on one page.
+/// Page faults from which on the reader looks at their pages, and faults per page from which on it finds that odd.
+/// Memory causes fewer faults on one page.
 const MIN_FAULTS: u64 = 1000;
 const MAX_FAULTS_PER_PAGE: u64 = 20;
 /// The lowest address of the kernel's half.

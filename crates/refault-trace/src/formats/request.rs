@@ -13,9 +13,9 @@ use crate::{Entry, Kind, TraceError};
 pub(crate) enum Weight {
     /// The format does not say, or bytes are no measure: accesses to memory.
     Unknown,
-    /// So many by each page: objects.
+    /// Bytes per page: objects.
     Page(u64),
-    /// A range of bytes that starts in the first page and ends in the last: so many in the first, so many in all.
+    /// A range of bytes from the first page into the last: `first` bytes in the first page, `all` in all.
     Range { first: u64, all: u64 },
 }
 
