@@ -39,8 +39,8 @@ pub(crate) struct Inherited {
     lender: (usize, u32),
     had: i64,
     gave: u64,
-    /// At the last look: pages that this process shared with any other, and how many of them others make up for if each
-    /// is divided by those that share it.
+    /// At the last look: shared pages of this process, and how many of them others make up for if each is divided by
+    /// those that share it.
     shared: i64,
     others: i64,
     /// When that was, how long after it the next is due, and pages that this process has given up since.
