@@ -1,7 +1,7 @@
 //! Budgets: how many pages may be resident, as a tree with minimum, share and maximum.
 //!
-//! A pager stands at one budget; a budget without a pager only bounds those below it. When a budget is reached, pages
-//! are taken from one pager below it: the one whose oldest generation is oldest, its age weighted by how far it is
+//! A pager stands at one budget; a budget without a pager only bounds those below it. When a budget is reached, one
+//! pager below it evicts pages: the one whose oldest generation is oldest. That age is weighted by how far the pager is
 //! above its minimum in proportion to its share. Pagers at or below their minimum give way only when no other pager
 //! can.
 //!

@@ -9,9 +9,9 @@
 //! it, as the fault costs more than compressing, and so does one whose copy grows old. Where enough has counted for it,
 //! all pages that sequences bring in keep their copies, but not in ranges of [`RANGE`] pages in which one was written.
 //!
-//! Invariants: at most a [`PART`]th of the budget's pages have a copy, because a copy is given up when that number of
-//! pages has come in after its own. Nothing is allocated after construction. Cost: a lock per piece that comes in, and
-//! per page as long as any has a copy; a bit per range.
+//! Invariants: at most a [`PART`]th of the budget's pages have a copy. That holds because a copy is given up when that
+//! number of pages has come in after its own. Nothing is allocated after construction. Cost: a lock per piece that
+//! comes in, and per page as long as any has a copy; a bit per range.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;

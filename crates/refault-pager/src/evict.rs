@@ -1,9 +1,10 @@
 //! Evicting without losing a write.
 //!
-//! For a batch of pages that are owned as [`State::Evicting`]: write-protect them, so that a writer waits instead of
-//! racing; read them from the memfd's descriptor and compress or write them out; punch them out of the memfd; say where
-//! they are now; wake the threads that waited. A reader that comes between sees the right contents. A page that is
-//! equal to its slot is already protected and needs no write. Neighbours share each of the calls.
+//! A batch of pages is owned as [`State::Evicting`]. The evicting thread write-protects them, so that a writer waits
+//! instead of racing. It reads them from the memfd's descriptor and compresses or writes them out. It punches them out
+//! of the memfd, says where they are now, and wakes the threads that waited. A reader that comes between sees the right
+//! contents. A page that is equal to its slot is already protected and needs no write. Neighbours share each of the
+//! calls.
 //!
 //! Two things keep this cheap on several processors. Reading through the descriptor leaves no page-table entry behind,
 //! so that punching needs no TLB shoot-down (a victim's own entry was dropped by the scan). And the protection is not

@@ -3,7 +3,7 @@
 //! The thread that makes the accesses calls [`Pager::note_accesses`] after each. A page with a page-table entry was
 //! accessed: that is noted, and the entry dropped, so that the next access leaves one again. The policy takes what was
 //! noted, as it would take the bits that hardware keeps, those of 2 MiB regions included. Nothing happens ahead of a
-//! fault: no reserve is kept, and a fault that finds no room asks the policy for as many victims as the replay does.
+//! fault: no reserve is kept. A fault that finds no room asks the policy for as many victims as the replay does.
 //!
 //! Invariant: of one thread, each access is noted once, and none that was not made. Cost: a scan of all entries and two
 //! calls per access. For tests.

@@ -1,8 +1,8 @@
 //! Faults: bringing pages in.
 //!
-//! A fault on a stored page is read into a private buffer and then allocated, filled and mapped in one step
-//! (`UFFDIO_COPY`), so no thread ever sees a page half filled. A fault on a page that another thread owns leaves a mark
-//! and is forgotten: the owner wakes it, and it faults again or finds the page there.
+//! On a fault, a stored page is read into a private buffer. One step then allocates, fills and maps it (`UFFDIO_COPY`),
+//! so no thread ever sees a page half filled. A fault on a page that another thread owns leaves a mark and is
+//! forgotten. The owner wakes the faulting thread, which faults again or finds the page there.
 //!
 //! Faults in sequence bring their successors along ([`crate::streams`], [`crate::read_ahead`]).
 
@@ -42,9 +42,9 @@ impl Inner {
                     }
                 }
                 State::Resident if write => {
-                    // The first write to a page that is equal to its slot, or to one that was moved to where an
-                    // eviction had left its protection. Only an owner may lift it: a thread may be about to evict the
-                    // page. A page that came in meanwhile is not protected, and loses nothing.
+                    // The first write to a page that is equal to its slot, or that was moved to where an eviction had
+                    // left its protection. Only an owner may lift it: a thread may be about to evict the page. A page
+                    // that came in meanwhile is not protected, and loses nothing.
                     if !word.begin(seen, State::Moving) {
                         continue;
                     }

@@ -1,7 +1,7 @@
 //! A read-write lock around forks: every change of pages is made by a reader, and a fork is the writer.
 //!
-//! While the gate is closed no page is in an owned state and no lock of the pager or its store is held, so a copy of
-//! the address space is whole. Entering costs two atomic operations. Invariant: no thread enters twice.
+//! While the gate is closed, no page is in an owned state and no thread holds a lock of the pager or its store. So a
+//! copy of the address space is whole. Entering costs two atomic operations. Invariant: no thread enters twice.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

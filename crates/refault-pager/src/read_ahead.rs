@@ -1,17 +1,17 @@
 //! Bringing in ahead of the program: by the thread that serves the fault, and by one that reads while the program works.
 //!
-//! A sequence of faults that has held for some windows ([`crate::streams`]) has the window after the next read by the
-//! reader, a thread of its own. So one processor decompresses what the program is about to need, and makes room for it,
-//! while the program works on another. Where the reader is late, the program faults on a page that is on its way and is
-//! woken with it, or on one that no thread has begun with. Then the thread that serves the fault goes on from there;
-//! the reader finds those pages owned and passes over them.
+//! The reader, a thread of its own, reads the window after the next of a sequence of faults that has held for some
+//! windows ([`crate::streams`]). So one processor decompresses what the program is about to need, and makes room for
+//! it, while the program works on another. Where the reader is late, the program may fault on a page that is on its
+//! way, and is woken with it. Or it faults on one that no thread has begun with. Then the thread that serves the fault
+//! goes on from there; the reader finds those pages owned and passes over them.
 //!
-//! Pages come in by pieces ([`Run::pieces`]), so that a thread that waits for the first need not wait for the last.
-//! Successors are brought in by who serves a fault as far as the budget has room; the reader evicts for them, because
-//! what it reads was asked for by a sequence that went on for more than a hundred pages.
+//! Pages come in by pieces ([`Run::pieces`]), so that a thread that waits for the first need not wait for the last. The
+//! thread that serves a fault brings successors in as far as the budget has room. The reader evicts for them, because a
+//! sequence of more than a hundred pages asked for what it reads.
 //!
-//! Invariants: what is asked for is a guess and may be forgotten; fresh pages come in only at addresses that are taken;
-//! the list has a fixed length, nothing is allocated.
+//! Invariants: what is asked for is a guess and may be forgotten. Fresh pages come in only at addresses that are taken.
+//! The list has a fixed length, nothing is allocated.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -119,7 +119,7 @@ impl Region {
         (self.first + start, end - start)
     }
 
-    /// Forgets the contents of all pages that lie wholly in a range of bytes: they read as zeros (or as the file) again
+    /// Forgets the contents of all pages that lie wholly in a range of bytes. They read as zeros (or as the file) again
     /// and take no space. Needs the region exclusively, because another thread's reference would see the change.
     pub fn discard(&mut self, range: Range<usize>) {
         let start = range.start.div_ceil(PAGE_SIZE) as u32;
@@ -140,9 +140,9 @@ impl Region {
     /// Brings a range in and keeps it until [`Region::unpin`]. Pinned pages count against the budget. Fails, with
     /// nothing pinned, if they would not fit. Pages that are pinned twice are unpinned at once.
     ///
-    /// Needed for what writes into the region past the page tables, where no fault tells the pager of it: direct reads
-    /// (O_DIRECT), io_uring's registered buffers, another process's `process_vm_writev`. What they write to a page that
-    /// is evicted meanwhile is lost.
+    /// Needed for writes into the region past the page tables, of which no fault tells the pager. These are direct
+    /// reads (O_DIRECT), io_uring's registered buffers and another process's `process_vm_writev`. What they write to a
+    /// page that is evicted meanwhile is lost.
     pub fn pin(&self, range: Range<usize>) -> Result<(), PagerError> {
         let (first, pages) = self.pages_of(&range);
         let _gate = self.inner().enter();

@@ -424,8 +424,8 @@ fn fills_of_a_scan(hint: Hint) -> u64 {
 }
 
 /// The same for at most `scans` scans, and the state at the end. Three scans are made after the one in which the range
-/// was found to be cyclic, and then no more. It is the median of the last three: the multi-gen LRU, asked for a few
-/// pages where no page of the scan can go, evicts hundreds now and then, and the scan that follows brings them in.
+/// was found to be cyclic, and then no more. It is the median of the last three. Asked for a few pages where no page of
+/// the scan can go, the multi-gen LRU evicts hundreds now and then. The scan that follows brings them in.
 fn fills_of_scans(hint: Hint, scans: usize, options: PagerOptions) -> (u64, refault_pager::Report) {
     let pages = 8 * MIB / PAGE;
     let pager = pager(6, options);

@@ -1,11 +1,11 @@
 //! Reclaim from programs that are not ours: what goes is decided here, the kernel carries it out.
 //!
-//! [`process`] takes pages of a process away (`process_madvise`), [`cgroup`] asks the kernel to shrink a control group
-//! (`memory.reclaim`, or a limit that is lowered and put back). What goes is found by [`idle`] (mappings that no
-//! process accessed), [`regions`] (parts of them, where the kernel's monitor can be had), [`pages`] (by the kernel's
-//! idle-page bitmap), [`generations`] (of a group, where the kernel has the multi-gen LRU) or by trying ([`probe`]:
-//! pages that do not come back were not needed), how much by [`Controller`](crate::pressure::Controller). Pages go to
-//! the swap that the host has ([`swap`]) and the control group may use ([`groups`]); file pages need none.
+//! [`process`] takes pages of a process away (`process_madvise`). [`cgroup`] asks the kernel to shrink a control group
+//! (`memory.reclaim`, or a limit that is lowered and put back). [`idle`] finds mappings that no process accessed;
+//! [`regions`] finds parts of them, where the kernel's monitor can be had. [`pages`] asks the kernel's idle-page
+//! bitmap. [`generations`] finds the old pages of a group, where the kernel has the multi-gen LRU. [`probe`] tries:
+//! pages that do not come back were not needed. [`Controller`](crate::pressure::Controller) says how much is to go.
+//! Pages go to the swap that the host has ([`swap`]) and the control group may use ([`groups`]); file pages need none.
 //!
 //! Invariants: nothing but pages' places changes; what was set on a group is what it was before, after each step. Pages
 //! come back when they are accessed.

@@ -1,9 +1,9 @@
 //! Readahead: which reads of a file follow each other, and what comes next.
 //!
 //! A *stream* is a sequence of reads a fixed step apart: forward, backward, or with gaps. Only misses are seen, and
-//! hits of *marked* pages: the first page of what was read ahead carries a mark, and who reads it asks for the next
-//! window, so that the device works while the reader does. A window starts at four times the read and grows to the most
-//! that is allowed, by four while it is small and then by two (the kernel's rule: `page_cache_ra_order`,
+//! hits of *marked* pages. The first page of what was read ahead carries a mark. A reader of that page asks for the
+//! next window, so that the device works while the reader does. A window starts at four times the read and grows to the
+//! most that is allowed. It grows by four while it is small and then by two (the kernel's rule: `page_cache_ra_order`,
 //! `force_page_cache_ra` and `get_next_ra_size` in `mm/readahead.c`). Pages that were read ahead and evicted before a
 //! reader asked for them halve it, down to nothing. Where a window takes long however small it is, a reader that had to
 //! wait for one has two under way from then on ([`Streams::further`]).

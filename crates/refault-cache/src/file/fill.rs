@@ -39,7 +39,7 @@ const MAX_IN_ORDER: usize = 1024;
 const FRAMES_PER_PAGE_OF_TWO: u64 = 12;
 
 /// One halving of windows excuses at most one lost page per this many frames, of all files' pages that wait for their
-/// readers. In memory of 256 MiB that is a window of 2 MiB; where memory is small, what is lost weighs more, and
+/// readers. In memory of 256 MiB that is a window of 2 MiB. Where memory is small, what is lost weighs more, and
 /// windows give way at once.
 const FRAMES_PER_EXCUSED: usize = 128;
 

@@ -47,8 +47,8 @@ impl Changes {
         Changes { own: RwLock::new(()), state: Mutex::new(state) }
     }
 
-    /// Whether a look at the file, which was taken a moment ago, shows it as it is known: then no other writer had
-    /// changed it until that look. False where that cannot be said.
+    /// Whether a look at the file, taken a moment ago, shows it as it is known: then no other writer had changed it
+    /// until that look. False where that cannot be said.
     pub(crate) fn agrees_with(&self, look: &Stat) -> bool {
         let state = self.state.lock().expect(UNBROKEN);
         state.writing == 0 && !state.changed && stamp_of(look) == state.stamp

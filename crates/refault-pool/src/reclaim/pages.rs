@@ -1,12 +1,12 @@
 //! For how long no process has accessed each page of a process, from the kernel's idle-page bitmap
 //! (`/sys/kernel/mm/page_idle/bitmap`, CONFIG_IDLE_PAGE_TRACKING).
 //!
-//! A look finds the frames of the process's pages (`pagemap`), asks which of those marked idle at the look before are
-//! so still, and marks all of them. An access by any process takes the mark away, and so does a read of a file's page
-//! by a call. Of a compound page only the first small page has a mark; the rest of it is as idle as that, or counts as
-//! accessed if the first is not mapped before it. Marking clears accessed bits; the kernel's own reclaim is told which
-//! had been set. The bitmap is one for all: if another program marks a page that was accessed since our mark, it is
-//! taken for idle.
+//! A look finds the frames of the process's pages (`pagemap`) and asks which of those marked idle at the look before
+//! are so still. Then it marks all of them. An access by any process takes the mark away, and so does a read of a
+//! file's page by a call. Of a compound page only the first small page has a mark. The rest of it is as idle as that,
+//! or counts as accessed if the first is not mapped before it. Marking clears accessed bits; the kernel's own reclaim
+//! is told which had been set. The bitmap is one for all: if another program marks a page that was accessed since our
+//! mark, it is taken for idle.
 //!
 //! Needs root, which alone is shown frames. Cost of a look: three reads and a write of eight bytes for each page, less
 //! where frames lie side by side, and in the kernel a walk to the mappings of each; four bytes are kept for each page.

@@ -1,8 +1,8 @@
 //! Where a pool's socket is, and that only one daemon has it.
 //!
 //! `$XDG_RUNTIME_DIR/refault/NAME.sock`, or `/run/refault` for root, or a directory of the user's own under `/tmp`;
-//! closed to others in each case. A lock beside the socket is held by the daemon and goes with it, so a socket that a
-//! killed daemon left stops no other daemon.
+//! closed to others in each case. The daemon holds a lock beside the socket, which ends with it: a socket that a killed
+//! daemon left stops no other daemon.
 //!
 //! ```
 //! use refault_pool::shared::place::Place;
