@@ -348,7 +348,7 @@ impl<const MAPPED: bool> Adaptive<MAPPED> {
         (self.look.evicted * PARTS as usize) as f64 >= self.resident as f64 * self.params.interval
     }
 
-    /// Whether the page was referenced since anybody looked. Deals with the reference.
+    /// Whether the page was referenced since the last look. Deals with the reference.
     fn was_referenced<M: Memory>(&mut self, page: PageId, memory: &mut M) -> bool {
         self.counters.reference_checks += 1;
         self.look.has_unmapped |= !memory.is_mapped(page);

@@ -201,7 +201,7 @@ pub trait Memory {
         IoState::CLEAN
     }
 
-    /// Resident pages that were read ahead and that nobody has asked for yet; by default there are none.
+    /// Resident pages that were read ahead and that no reader has asked for yet; by default there are none.
     #[inline]
     fn unread(&self) -> u32 {
         0
@@ -365,7 +365,7 @@ pub trait ShadowNodes {
     /// What becomes of these nodes is to be followed. A policy says so before it evicts, and may say it again.
     fn follow(&mut self);
 
-    /// Reclaim of this pressure has visited an lruvec. Of the pages on its lists, so many allow its group to keep nodes
+    /// Reclaim of this pressure has visited an lruvec. Of the pages on its lists, `pages` allow its group to keep nodes
     /// without a page.
     fn visited(&mut self, lruvec: LruvecId, priority: u8, pages: u64);
 }

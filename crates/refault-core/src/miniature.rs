@@ -68,7 +68,7 @@ impl Estimate<'_> {
     }
 }
 
-/// The largest shift that leaves a memory of so many pages a miniature of [`MIN_PAGES`].
+/// The largest shift that leaves a memory of `memory_pages` pages a miniature of [`MIN_PAGES`].
 pub fn shift_for(memory_pages: u64) -> u32 {
     (0..=MAX_SHIFT).rev().find(|shift| memory_pages >> shift >= MIN_PAGES).unwrap_or(0)
 }

@@ -41,7 +41,8 @@ pub(crate) const fn steps(half_life: usize) -> usize {
     distance
 }
 
-/// What a reference adds to a rank that so many steps away; further away nothing. `STEPS` is [`steps`] of the half-life.
+/// What a reference adds to a rank, by its distance in steps; further away nothing. `STEPS` is [`steps`] of the
+/// half-life.
 pub(crate) const fn sums<const STEPS: usize>(half_life: usize) -> [u8; STEPS] {
     let mut sums = [0; STEPS];
     let mut distance = 0;

@@ -39,7 +39,7 @@ proptest! {
         equals_model(policy, slow, capacity, &steps);
     }
 
-    /// Memory without accessed bits, which nobody asks for them.
+    /// Memory without accessed bits, which the policy never asks for them.
     #[test]
     fn equals_its_model_where_hits_are_not_seen(capacity in 1..40usize, steps in steps()) {
         let steps = without_frees(&steps);
@@ -145,7 +145,7 @@ fn cycle(first: PageId, length: PageId, times: PageId) -> Vec<PageId> {
     (0..length * times).map(|at| first + at % length).collect()
 }
 
-/// Each way's worst case, and the loss against whoever is best there.
+/// Each way's worst case, and the loss against the best way there.
 #[test]
 fn on_each_ways_worst_case_it_is_near_the_best() {
     let capacity = 20;
@@ -163,13 +163,13 @@ fn on_each_ways_worst_case_it_is_near_the_best() {
         let own = misses(<Adaptive>::default(), capacity, &sequence);
         let (best, worst) = (*alone.iter().min().expect("three"), *alone.iter().max().expect("three"));
         println!("{name}: recency, reuse distance, frequency {alone:?}, adaptive {own}");
-        assert!(worst as f64 > 1.1 * best as f64, "{name} is nobody's worst case: {alone:?}");
+        assert!(worst as f64 > 1.1 * best as f64, "{name} is no way's worst case: {alone:?}");
         assert!(own as f64 <= near * best as f64 + capacity as f64, "{name}: {own} misses where {alone:?}");
     }
 }
 
-/// Whoever leads is hurt at once: the sequence is made while it runs, and asks for a page that memory has just given
-/// up.
+/// The adversary makes the sequence while it runs, and asks for a page that memory has just evicted. So it hurts the
+/// leading way at once.
 #[test]
 fn an_adversary_that_watches_costs_no_more_than_the_bound() {
     let capacity = 16;
@@ -234,7 +234,7 @@ fn the_leader_changes_with_the_phase() {
     assert_ne!(leader, Way::Recency, "recency misses every access of a loop that does not fit");
     let phases: Vec<PageId> = (0..60).flat_map(|phase| cycle(phase % 3 * 20, 18, 4)).collect();
     let (leader, later) = run(&phases);
-    assert_eq!(leader, Way::Recency, "nobody else lets go of a phase that is over at once");
+    assert_eq!(leader, Way::Recency, "no other way drops a phase that is over at once");
     assert!(later > changes);
 }
 

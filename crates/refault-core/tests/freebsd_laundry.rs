@@ -7,7 +7,7 @@ use refault_core::{PageId, PageType, Shadow};
 
 const FRAMES: usize = 2000;
 
-/// Pages that nobody references.
+/// Pages that no process references.
 struct Pages {
     dirty: Vec<bool>,
     resident: Vec<bool>,

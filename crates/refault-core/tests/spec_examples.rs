@@ -157,7 +157,7 @@ impl<P: Policy> Lab<P> {
         ShadowFields::unpack(self.memory.shadows[page as usize].expect("each eviction leaves an entry"))
     }
 
-    /// Accesses fresh pages, each once, below a limit until so many hits of it; what each hit freed.
+    /// Accesses fresh pages, each once, below a limit until it was hit `hits` times; what each hit freed.
     fn hits(&mut self, fresh: &mut std::ops::Range<PageId>, limit: usize, hits: usize) -> Vec<usize> {
         let mut freed = Vec::new();
         while freed.len() < hits {

@@ -1,4 +1,4 @@
-//! Pages that are brought in before anybody asks for them, by a cache that reads ahead.
+//! Pages that a cache reads ahead, before a reader asks for them.
 //!
 //! Such a cache makes room for all pages of a window before the first is there: a page is *expected* from then on, and its
 //! reference is dealt with at that moment and not again when it comes. Then it is resident and *waits* for its reader. A

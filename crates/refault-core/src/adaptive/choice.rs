@@ -167,7 +167,7 @@ impl Choice {
         (CAUTION * (missed + PRIOR) / (known + PRIOR)).min(1.0)
     }
 
-    /// What is lost to LRU if each absent page costs so much, the next victim included.
+    /// Misses lost to LRU if each absent page costs `value` misses, the next victim included.
     fn stake(&self, value: f64) -> f64 {
         self.own_misses as f64 + 1.0 - self.misses[Way::Recency as usize] as f64 + value * self.absent as f64
     }

@@ -36,7 +36,7 @@ const HALF_LIFE: u64 = 8;
 const STEPS_PER_LIST: u32 = 4;
 /// Lists: a quarter for what lies behind the clock, the others for what lies before it.
 const LISTS: u32 = 256;
-/// One page in so many is in the window.
+/// One page in `WINDOW_SHARE` is in the window.
 const WINDOW_SHARE: usize = 10;
 /// Percent of memory that departs in an interval.
 const INTERVAL_PERCENT: u64 = 15;
@@ -49,7 +49,7 @@ const FIRST_CLOCK: u32 = 1 << 16;
 /// Where the clock is set back, together with all ranks.
 const LAST_CLOCK: u32 = 1 << 30;
 
-/// What a reference adds to a rank that so many steps away.
+/// What a reference adds to a rank, by its distance in steps.
 static SUMS: [u8; ranks::steps(HALF_LIFE_STEPS as usize)] = ranks::sums(HALF_LIFE_STEPS as usize);
 
 /// See the module.

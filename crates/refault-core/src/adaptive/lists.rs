@@ -13,7 +13,7 @@ use crate::page::{NO_PAGE, PageId};
 const BLOCK_PAGES: usize = 29;
 /// No block.
 const NONE: u32 = u32::MAX;
-/// One part in so many by which a full store grows.
+/// A full store grows by one part in `GROWTH`.
 const GROWTH: usize = 8;
 /// Blocks by which it grows at least.
 const MIN_GROWTH: usize = 64;
@@ -104,7 +104,7 @@ impl Blocks {
         *list = kept;
     }
 
-    /// The pages to be taken off next if a whole block of them lies ahead, as after every so many; else none.
+    /// The pages to be taken off next if a whole block of them lies ahead, as after every block; else none.
     #[inline]
     pub fn upcoming(&self, list: &List) -> &[PageId] {
         match self.blocks.get(list.first as usize) {

@@ -19,7 +19,7 @@ use crate::page::{NO_PAGE, PageId};
 const MAX_TABLE_SHARE: usize = 8;
 /// Stale entries that are tolerated in any case.
 const MIN_SLACK: usize = 1024;
-/// One part in so many by which a full queue grows: doubling would be most of what the policy holds.
+/// A full queue grows by one part in `GROWTH`: doubling would be most of what the policy holds.
 const GROWTH: usize = 8;
 
 /// Sorted pages that are looked at together: enough to overlap the look-ups, few enough to stay current.

@@ -10,7 +10,7 @@ use crate::page::PageId;
 
 /// Entries whose records are read together.
 const AHEAD: usize = 16;
-/// One part in so many by which a full queue grows.
+/// A full queue grows by one part in `GROWTH`.
 const GROWTH: usize = 8;
 /// Entries by which it grows at least.
 const MIN_GROWTH: usize = 64;

@@ -31,9 +31,9 @@ use super::{Directory, Way};
 use crate::page::PageId;
 
 const FLAG: u32 = HELD[Way::ReuseDistance as usize];
-/// One page in so many is for pages on probation, at least one page: the paper's 1 %.
+/// One page in `PROBATION_SHARE` is for pages on probation, at least one page: the paper's 1 %.
 const PROBATION_SHARE: usize = 100;
-/// One page in so many at most is for pages that wait for their reader.
+/// At most one page in `MAX_WAITING_SHARE` is for pages that wait for their reader.
 const MAX_WAITING_SHARE: usize = 4;
 /// Stale entries of the queue that are tolerated in any case.
 const MIN_SLACK: usize = 64;
@@ -100,8 +100,8 @@ impl Reuse {
         }
     }
 
-    /// So many pages that were read ahead are to have a place on probation until they are read. What is low beyond that goes
-    /// first from now on.
+    /// Keeps places on probation for `waiting` pages that were read ahead, until they are read. From now on low pages
+    /// beyond `low_limit` are evicted first.
     pub fn reserve(&mut self, waiting: usize) {
         self.waiting = waiting.min(self.capacity / MAX_WAITING_SHARE);
         self.low_limit = self.capacity - self.capacity.div_ceil(PROBATION_SHARE) - self.waiting;
@@ -195,7 +195,7 @@ mod tests {
 
     const CAPACITY: usize = 100;
 
-    /// So many pages referred to for the first time, in order.
+    /// `pages` pages referred to for the first time, in order.
     fn filled(reuse: &mut Reuse, pages: u32) -> Table {
         let mut table = Table { records: Vec::new(), now: 1 };
         table.grow(2 * CAPACITY);

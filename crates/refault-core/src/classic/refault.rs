@@ -113,7 +113,7 @@ mod tests {
     use crate::classic::ClassicParams;
     use crate::memory::{Eviction, References, SwapSpace};
 
-    /// A memory that only has swap: so many free pages.
+    /// A memory that only has swap: the number of its free pages.
     struct FreeSwap(u64);
 
     impl Memory for FreeSwap {

@@ -164,7 +164,7 @@ impl CachedFrames {
     }
 
     /// The page loses its frame, which stays allocated and belongs to no page until [`CachedFrames::free_block`]:
-    /// somebody still reads it. The page must have a frame.
+    /// a reader still uses it. The page must have a frame.
     pub fn detach(&mut self, page: PageId) -> Frame {
         let frame = self.frame_of[page as usize];
         debug_assert!(frame & CACHED == 0);
@@ -184,7 +184,7 @@ impl CachedFrames {
     }
 
     /// The page moves to a frame that belongs to no page, and its own belongs to none from then on. The page must have a
-    /// frame. Whoever moves it copies the contents.
+    /// frame. The caller copies the contents.
     pub fn relocate(&mut self, page: PageId, to: Frame) {
         let from = self.detach(page);
         debug_assert!(self.page_of[to as usize] == NO_PAGE && !self.allocator.is_free(to), "frame {to} is in use");
@@ -193,7 +193,7 @@ impl CachedFrames {
         self.frame_of[page as usize] = to;
     }
 
-    /// Two pages that have frames exchange them. Whoever needs the contents copies them.
+    /// Two pages that have frames exchange them. A caller that needs the contents copies them.
     pub fn exchange(&mut self, one: PageId, other: PageId) {
         let (of_one, of_other) = (self.frame_of[one as usize], self.frame_of[other as usize]);
         debug_assert!((of_one | of_other) & CACHED == 0);
@@ -201,8 +201,8 @@ impl CachedFrames {
         self.page_of.swap(of_one as usize, of_other as usize);
     }
 
-    /// Pages that have frames, and whose contents nobody needs, have the same frames in ascending order afterwards: the
-    /// first page has the lowest. So what is read into them together needs few pieces. Cost: a sort.
+    /// Pages that have frames have the same frames in ascending order afterwards: the first page has the lowest. The
+    /// caller does not need their contents. A read into all of them then takes few pieces. Cost: a sort.
     pub fn sort(&mut self, pages: &[PageId]) {
         let mut frames: Vec<Frame> = pages.iter().map(|&page| self.detach(page)).collect();
         frames.sort_unstable();

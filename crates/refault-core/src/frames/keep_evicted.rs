@@ -177,7 +177,7 @@ mod tests {
 
     impl PageTables for Everything {
         fn walk<V: Walk>(&mut self, _: LruvecId, _: &mut V) -> bool {
-            unreachable!("nobody walks here")
+            unreachable!("the test walks no page tables")
         }
         fn take_references_up_to(&mut self, _: PageId, limit: u32) -> Option<References> {
             Some(References { mappings: limit, ..References::default() })

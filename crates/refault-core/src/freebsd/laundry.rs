@@ -91,7 +91,7 @@ impl Freebsd {
         self.launderer.target = if written < pages { 0 } else { self.launderer.target - pages };
     }
 
-    /// Takes pages from the oldest of the laundry until so many were written: referenced ones become active, clean ones
+    /// Takes pages from the oldest of the laundry until `pages` were written: referenced ones become active, clean ones
     /// inactive.
     pub(super) fn launder<M: Memory>(&mut self, pages: u64, memory: &mut M) -> Laundered {
         let mut laundered = Laundered::default();

@@ -19,7 +19,7 @@ pub(super) const MAX_BATCH: u64 = 64 * MIN_BATCH;
 /// How many generations there may be of a type (`MIN_NR_GENS` and `MAX_NR_GENS`, which a kernel is built with).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
-    /// The narrowest: so many of the youngest are never evicted from.
+    /// The narrowest: reclaim never evicts from the `min` youngest.
     pub min: u64,
     /// The widest.
     pub max: u64,

@@ -72,7 +72,8 @@ pub struct MglruParams {
     pub swap_cache: bool,
     /// Shadow entries take room, and those that a group has too many of are lost (spec: workingset §8, mglru §16.14).
     pub shadow_nodes: bool,
-    /// The narrowest window (`MIN_NR_GENS`): 2, or up to 5. So many of the youngest generations are never evicted from.
+    /// The narrowest window (`MIN_NR_GENS`): 2, or up to 5. Reclaim never evicts from this number of the youngest
+    /// generations.
     pub min_generations: u64,
 }
 

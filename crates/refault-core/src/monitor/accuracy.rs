@@ -1,5 +1,5 @@
-//! How much of the truth a monitor finds: its regions held against the exact access history, which only somebody who
-//! sees every access can keep (a simulator, a recorded trace).
+//! How much of the truth a monitor finds: its regions held against the exact access history. Only an observer of every
+//! access can keep that (a simulator, a recorded trace).
 //!
 //! Truth of a page in one aggregation: in how many of its sampling intervals the page was accessed at least once,
 //! which is what the monitor estimates. Cost: one counter per page; a comparison is linear in pages.

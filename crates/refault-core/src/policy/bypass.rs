@@ -30,7 +30,7 @@ pub trait Bypass {
     /// What the filter is to be given from now on. Changes with evictions and with [`Bypass::bypassed`].
     fn admission_threshold(&self) -> AdmissionThreshold;
 
-    /// So many references were served to pages that stayed evicted since this was last called.
+    /// Pages that stayed evicted were served `references` references since the last call.
     fn bypassed<M: Memory>(&mut self, references: usize, memory: &mut M);
 }
 

@@ -185,7 +185,7 @@ impl CyclicScans {
         self.marks[page as usize] = ABSENT;
     }
 
-    /// So many that came in last are left alone from now on, if there are as many.
+    /// From now on leaves the `pages` pages alone that came in last, if there are as many.
     fn leave_alone(&mut self, pages: usize) {
         while self.left_alone.len() > pages
             && let Some(entry) = self.left_alone.pop_front()

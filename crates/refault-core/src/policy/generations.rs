@@ -152,7 +152,7 @@ pub struct EvictGenerations {
     pub seq: u64,
     /// 0..=200; none for the policy's own.
     pub swappiness: Option<u16>,
-    /// Stop after so many pages.
+    /// Stop after this number of pages.
     pub pages: u64,
 }
 

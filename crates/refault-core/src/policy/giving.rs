@@ -37,7 +37,7 @@ use crate::memory::Protection;
 /// The weight of a group that says none: twice the weight makes generations count as half as old.
 pub const DEFAULT_WEIGHT: u32 = 100;
 
-/// A generation is older than that of a needy group if it is older by so much, as a fraction.
+/// A generation is older than that of a needy group from this ratio of their ages on, a fraction.
 const OLDER: (u128, u128) = (5, 4);
 
 /// How far a group's protection holds.

@@ -376,7 +376,7 @@ mod tests {
         let mut detector = Detector::default();
         assert_eq!(tell(&mut detector, kept_in_one_piece().chain(kept_in_one_piece())), []);
         assert_eq!(tell(&mut detector, [0]), [Change::Found]);
-        // Ever so many thin passes are no scan that thrashes: it begins anew.
+        // More than `MAX_THIN` thin passes are no scan that thrashes: the detector begins anew.
         let mut detector = Detector::default();
         let thin = (0..=MAX_THIN).flat_map(|_| 0..832);
         assert_eq!(tell(&mut detector, (0..2048).chain(thin).chain(0..2048).chain([0])), []);

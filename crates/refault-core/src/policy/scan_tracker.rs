@@ -11,20 +11,21 @@ pub(super) const SLACK: Place = 128;
 const DENSE: u64 = 5;
 /// Passes in order that bring back less than [`DENSE`] of the range, one behind the other, after which it must begin anew.
 pub(super) const MAX_THIN: u32 = 4;
-/// Share of a clear pass that comes back, in eighths, and one page in so many may come behind one that lies further on.
+/// Share of a clear pass that comes back, in eighths. One page in `CLEAR_BEHIND` may come behind one that lies further
+/// on.
 const CLEAR: u64 = 7;
 const CLEAR_BEHIND: u32 = 4;
-/// The last part of a range that is believed early: one page in so many.
+/// The last part of a range that is believed early: one page in `TOP`.
 const TOP: Place = 16;
-/// Of so many of its pages that come back no more than five eighths may come behind one that lies more than twice [`SLACK`] further
-/// on: a block is read over and over that is too small to be seen as going backwards.
+/// Of `WINDOW_EARLY` of its pages that come back, at most five eighths may come behind one that lies more than twice
+/// [`SLACK`] further on. Else the program reads one block over and over, too small to be seen as going backwards.
 const WINDOW_EARLY: u32 = 8192;
-/// Pages elsewhere say where a scan has come to when so many came of which each lies so near the one before. Fewer are read
-/// ahead by a wrong guess; and no more than so many of [`WINDOW`] may lie elsewhere and not near each other.
+/// `CHAIN` pages elsewhere, each within `NEAR` of the one before, say where a scan has come to. A wrong guess reads
+/// fewer ahead. At most `ELSEWHERE` pages of [`WINDOW`] may lie elsewhere and not near each other.
 const CHAIN: u32 = 256;
 const NEAR: Place = 64;
 const ELSEWHERE: u32 = WINDOW / 2;
-/// A cyclic range is judged whenever so many of its pages have come back …
+/// A cyclic range is judged whenever `WINDOW` of its pages have come back …
 pub(super) const WINDOW: u32 = 64;
 /// … and goes on to be one if no more of them went backwards: it is 1 in a pass, and half of all in random order.
 const BACKWARDS: u32 = 8;

@@ -23,7 +23,7 @@ impl CpuBatch {
         CpuBatch { pages: Vec::with_capacity(capacity.max(1)), capacity }
     }
 
-    /// Holds back at most so many pages from now on; what waits already is applied with the next one.
+    /// Holds back at most `capacity` pages from now on; what waits already is applied with the next one.
     pub fn set_capacity(&mut self, capacity: usize) {
         self.capacity = capacity;
     }

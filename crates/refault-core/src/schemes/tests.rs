@@ -82,7 +82,7 @@ impl Bench {
     }
 }
 
-/// Everything matches, all scores are equal, so many bytes per second.
+/// Everything matches, all scores are equal, `size` bytes per second.
 fn everything(size: u64) -> SchemeSettings {
     let quota = Quota { size, reset_interval_ms: 1000, ..Quota::default() };
     SchemeSettings { quota, ..SchemeSettings::new(Action::LruPrio) }

@@ -47,7 +47,7 @@ const MARGIN: u64 = HALF_LIFE_STEPS as u64;
 /// Low bits of a page's state that hold when it was last referenced, in parts of an interval; the others hold its rank.
 const TIME_BITS: u32 = 10;
 
-/// What a reference adds to a rank that so many steps away.
+/// What a reference adds to a rank, by its distance in steps.
 static SUMS: [u8; ranks::steps(HALF_LIFE_STEPS as usize)] = ranks::sums(HALF_LIFE_STEPS as usize);
 
 /// What a page of some rank has after one reference more, at a time of the clock.
@@ -316,7 +316,7 @@ impl Lrfu {
                 }
             }
         }
-        // No more than one, although most of memory may have been freed since: ranks hold so much and no more.
+        // At most one, although most of memory may have been freed since: ranks hold no more than that.
         let memory_sizes = (self.evicted as f64 / self.resident.max(1) as f64).min(1.0);
         self.behind += memory_sizes / self.params.half_life * HALF_LIFE_STEPS;
         self.ranks.next_part(self.behind as u64);

@@ -214,7 +214,7 @@ impl WTinyLfu {
     }
 
     /// What is counted for a page. One that has the id of a page before is not that page: what was counted for the other
-    /// stays in the sketch under a key that nobody asks for, until it is halved away.
+    /// stays in the sketch under a key that no look-up asks for, until it is halved away.
     #[inline]
     fn key(&self, page: PageId) -> u64 {
         let key = self.keys.as_ref().and_then(|keys| keys.get(page as usize).copied());

@@ -21,7 +21,7 @@ pub struct World {
     pub file: u32,
     /// Distance of neighbouring ids in the address space: 1 packs them, more leaves gaps.
     pub stride: u64,
-    /// Every so many file pages are executable (0: none).
+    /// One file page in `executable` is executable (0: none).
     pub executable: u32,
     /// Swap slots.
     pub swap: u64,

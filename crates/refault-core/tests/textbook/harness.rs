@@ -25,7 +25,7 @@ pub struct TestMemory {
     refusal: Vec<Option<Eviction>>,
     shadows: Vec<Shadow>,
     pub evicted: Vec<PageId>,
-    /// No accessed bits: nobody may ask for them.
+    /// No accessed bits: the policy may not ask for them.
     pub is_blind: bool,
 }
 

@@ -28,7 +28,7 @@ impl Sketch {
         Sketch { counters: vec![0; counters], hashes }
     }
 
-    /// Counters and hashes for so many keys.
+    /// Counters and hashes for `entries` keys.
     pub(super) fn sizes(entries: usize, error: f64) -> (usize, u32) {
         let counters_per_entry = -error.ln() / (std::f64::consts::LN_2 * std::f64::consts::LN_2);
         let hashes = (std::f64::consts::LN_2 * counters_per_entry).ceil() as u32;

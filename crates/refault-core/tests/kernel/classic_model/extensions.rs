@@ -32,7 +32,7 @@ impl NodeReclaim for ClassicModel {
         freed
     }
 
-    /// Off its list, without flags, through the batch stage for nobody's limit (damos §3.2, classic §12).
+    /// Off its list, without flags, through the batch stage for no group's limit (damos §3.2, classic §12).
     fn page_out<M: Memory>(&mut self, id: PageId, memory: &mut M) -> bool {
         if !self.is_listed(id) || self.activating.contains(&id) {
             return false;
