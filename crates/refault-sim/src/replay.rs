@@ -145,8 +145,8 @@ impl<P: Policy> Replay<P> {
         }
     }
 
-    /// Replays accesses that stand for so many bytes each, and answers the bytes of those that missed. Slower than
-    /// [`Replay::run`], and with the same outcome.
+    /// Replays accesses, each of which stands for its number of `bytes`, and answers the bytes of those that missed.
+    /// Slower than [`Replay::run`], and with the same outcome.
     pub fn run_weighed(&mut self, block: &[Access], bytes: &[u64]) -> u64 {
         let mut missed = 0;
         for (access, bytes) in block.iter().zip(bytes) {

@@ -153,7 +153,7 @@ impl Cell {
 struct Sequence {
     layout: Layout,
     accesses: Vec<Access>,
-    /// From which access on so many pages beyond the limit hold data.
+    /// Accesses, and the number of pages beyond the limit that hold data from each on.
     spare: Vec<(usize, usize)>,
 }
 
@@ -242,7 +242,8 @@ fn check(kernel: &str, mode: &str, goal: Goal) {
     assert!(good as f64 >= goal.counters * all as f64, "counters match in {good} of {all} cells");
 }
 
-/// Counters at limits up to so many pages away. Where a cell is chaotic they differ as much as the kernel does from us.
+/// Counters at limits up to `MAX_PAGES_AWAY` pages away. Where a cell is chaotic they differ as much as the kernel does
+/// from us.
 fn nearby(sequence: &Sequence, cell: &Cell, mode: &str, kernel: &str) -> Vec<Counters> {
     let most = MAX_PAGES_AWAY as usize;
     let limits = cell.limit_pages - most..=cell.limit_pages + most;

@@ -71,10 +71,10 @@ impl NodeReclaim for Sparing {
         outcome
     }
     fn reclaim_proactively<M: Memory>(&mut self, _request: &ProactiveRequest, _memory: &mut M) -> u32 {
-        unreachable!("nobody asks for it")
+        unreachable!("the machine never asks for it")
     }
     fn page_out<M: Memory>(&mut self, _page: PageId, _memory: &mut M) -> bool {
-        unreachable!("nobody asks for it")
+        unreachable!("the machine never asks for it")
     }
     fn write_finished(&mut self, _page: PageId) {}
     fn is_workingset(&self, _page: PageId) -> bool {

@@ -37,7 +37,7 @@ fn waiting(report: &Report) -> f64 {
 #[test]
 fn four_kswapds_wait_for_the_lock_of_one_file() {
     let (four, one, many) = (waiting(&run(4, true, "")), waiting(&run(1, true, "")), waiting(&run(4, false, "")));
-    assert_eq!(one, 0.0, "one kswapd waits for nobody");
+    assert_eq!(one, 0.0, "one kswapd waits for no other");
     assert!(four > 0.5 && many < four / 2.0, "{four} % with one file, {many} % with eight");
     let short = waiting(&run(4, true, "[costs]\ntree_lock = 0\n"));
     assert_eq!(short, 0.0, "a lock that is held for no time is not waited for");

@@ -127,7 +127,7 @@ fn kernel_row(kernel: &str, lists: &str, cell: &str, column: &str) -> f64 {
     rows.next().expect("a row")[at(column)].parse().expect("a number")
 }
 
-/// With the kernel's readahead on, at its usual 128 KiB: pages that nobody asked for are read and evicted as well.
+/// With the kernel's readahead on, at its usual 128 KiB: pages that no task asked for are read and evicted as well.
 #[test]
 fn the_machine_reads_ahead_as_the_kernels_do() {
     const READAHEAD: u32 = 32;

@@ -90,7 +90,7 @@ enum Kind {
     Written,
     /// Swap is on a disk, which takes time, and from which the kernel may read ahead.
     Disk,
-    /// Generations that are younger than so much are not to be evicted.
+    /// Generations that are younger than [`MIN_TTL`] says are not to be evicted.
     MinTtl,
     /// DAMON sorts the lists.
     Sorted,

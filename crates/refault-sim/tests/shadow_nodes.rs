@@ -87,7 +87,7 @@ impl Model {
 enum Step {
     /// A page comes in, or is evicted if it is there, leaving an entry or none.
     Touch(prop::sample::Index, bool),
-    /// So many pages in a row are evicted, or come in.
+    /// A number of pages in a row are evicted, or come in.
     Stretch(prop::sample::Index, usize, bool),
     /// The entry of an evicted page is changed.
     Change(prop::sample::Index),
@@ -210,7 +210,7 @@ proptest! {
     }
 }
 
-/// Counters of a policy under which a file of so many pages is read in a row, twice.
+/// Counters of a policy under which a file of `pages` pages is read in a row, twice.
 fn read_twice<P: Policy>(policy: P, pages: u64, memory_pages: usize) -> Counters {
     let entries: Vec<Entry> = (0..2 * pages).map(|n| Entry::new(n % pages, Kind::Fd, false)).collect();
     let mut builder = LayoutBuilder::new();

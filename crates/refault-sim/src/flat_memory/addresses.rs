@@ -14,7 +14,7 @@ pub(super) fn address_or_gap(layout: &Layout, id: PageId) -> u64 {
     }
 }
 
-/// Numbers the blocks of so many pages that addresses (ascending) fall into, and counts them.
+/// Numbers the blocks of `block_pages` pages that addresses (ascending) fall into, and counts them.
 pub(super) fn number_blocks(addresses: &[u64], block_pages: u64) -> (Vec<u32>, usize) {
     let mut last = None;
     let mut count = 0u32;

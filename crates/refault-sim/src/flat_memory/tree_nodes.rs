@@ -76,7 +76,7 @@ impl TreeNodes {
         }
     }
 
-    /// A page's node holds so many pages and entries more.
+    /// A page's node holds `pages` pages and `entries` entries more.
     fn change(&mut self, page: PageId, pages: i8, entries: i8) {
         let at = (page - self.first) as usize;
         let node = self.numbers.as_ref().map_or(at / SLOTS as usize, |numbers| numbers[at] as usize);
@@ -102,7 +102,7 @@ impl TreeNodes {
         }
     }
 
-    /// Nodes that hold entries alone beyond those that a group of so many pages, and its nodes, may have.
+    /// Nodes that hold entries alone beyond those that a group of `pages` pages, and its nodes, may have.
     fn excess(&self, pages: u64) -> u64 {
         let slab = self.there * NODE_BYTES / PAGE_BYTES;
         (self.order.len() as u64).saturating_sub((pages + slab) / 8)
@@ -158,8 +158,8 @@ pub(super) enum Event {
 }
 
 impl FlatMemory {
-    /// The group has so many locked pages that the layout does not. They are never evicted and count in no limit; only
-    /// that a group may keep shadow entries by its pages is true of these too.
+    /// The group has `pages` locked pages that the layout does not. Reclaim never evicts them and no limit counts them,
+    /// but they too allow the group to keep shadow entries.
     pub fn set_locked(&mut self, pages: u64) {
         self.locked = pages;
     }

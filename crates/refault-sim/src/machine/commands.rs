@@ -57,9 +57,9 @@ impl Setting {
 /// Something that happens at a time of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// A group's limit or protection becomes so many pages.
+    /// A group's limit or protection becomes this number of pages.
     Set(GroupId, Setting, u64),
-    /// `memory.reclaim`: so many pages are reclaimed from the group, with a swappiness of their own (0..=200) if given.
+    /// `memory.reclaim`: pages to reclaim from the group, with a swappiness of their own (0..=200) if given.
     Reclaim(GroupId, u64, Option<u16>),
     /// A line for the debugging interface of the multi-gen LRU.
     Generations(GenerationCommand),
@@ -115,7 +115,7 @@ pub enum GenerationCommand {
         seq: Seq,
         /// 0..=200; none for the policy's own.
         swappiness: Option<u16>,
-        /// Stop after so many pages.
+        /// Stop after this number of pages.
         pages: u64,
     },
 }
@@ -209,7 +209,7 @@ impl Machine {
             Command::Reclaim(group, pages, swappiness) => {
                 let mut freed = 0;
                 let mut fruitless = 0;
-                // A quarter of the rest at a time, and up to so many tries in vain (spec: overview §4.3).
+                // A quarter of the rest at a time, and up to `MAX_FRUITLESS_CALLS` tries in vain (spec: overview §4.3).
                 while freed < pages && fruitless <= MAX_FRUITLESS_CALLS {
                     let step = ((pages - freed) / 4).max(32);
                     let now = self.reclaim_proactively(group, step as u32, swappiness);

@@ -277,7 +277,7 @@ impl MachineConfig {
         monitor || phases.any(|phase| matches!(phase.workload, Source::Workload(_)))
     }
 
-    /// The same machine with so many pages of memory in all, which its nodes share as they share what they have.
+    /// The same machine with `pages` pages of memory in all, which its nodes share as they share what they have.
     pub fn with_memory(mut self, pages: u64) -> MachineConfig {
         let all = self.nodes.iter().sum::<u64>().max(1);
         let share = |node: u64| (u128::from(node) * u128::from(pages) / u128::from(all)) as u64;

@@ -55,7 +55,7 @@ pub enum Happened {
         group: String,
         /// The file of the control group that sets it, as `memory.max`.
         setting: &'static str,
-        /// To so many pages; none: no limit.
+        /// To this number of pages; none: no limit.
         pages: Option<u64>,
     },
     /// `memory.reclaim` was written to.

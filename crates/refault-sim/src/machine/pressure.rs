@@ -174,9 +174,9 @@ impl Pressure {
 pub struct Trigger {
     /// Watches *full* instead of *some*.
     pub full: bool,
-    /// Stalled at least so long, nanoseconds,
+    /// The shortest stall that it reports, nanoseconds.
     pub stall: u64,
-    /// within so long, nanoseconds: half a second to ten.
+    /// The time within which that stall must fall, nanoseconds: half a second to ten.
     pub window: u64,
 }
 

@@ -21,7 +21,7 @@ pub struct HeatMap {
 }
 
 impl HeatMap {
-    /// An empty map of so many columns.
+    /// An empty map of `columns` columns.
     pub fn new(columns: usize) -> HeatMap {
         HeatMap { columns: columns.max(1), rows: Vec::new() }
     }
@@ -53,7 +53,7 @@ impl HeatMap {
         self.push_pages(&counts, window);
     }
 
-    /// The map with at most so many rows, each the mean of the rows it stands for.
+    /// The map with at most `rows` rows, each the mean of the rows it stands for.
     pub fn shrunk(&self, rows: usize) -> HeatMap {
         let wanted = rows.max(1).min(self.rows.len().max(1));
         let mean = |index: usize| {

@@ -27,7 +27,7 @@ pub struct SwapSpace {
 }
 
 impl SwapSpace {
-    /// Empty swap space of so many slots.
+    /// Empty swap space of `pages` slots.
     pub(super) fn new(pages: u64) -> SwapSpace {
         SwapSpace { pages, ..SwapSpace::default() }
     }
