@@ -17,7 +17,7 @@ use crate::{PAGE_SIZE, Page};
 /// The word that all are like, the first byte in which they differ, and in how many.
 const HEADER: usize = 10;
 
-/// In so many bytes words differ at most: with one more a page would take more than is worth its decoding.
+/// Words differ in at most `MAX_WIDTH` bytes: with one more a page would take more than is worth its decoding.
 const MAX_WIDTH: u32 = 6;
 
 /// Up to here LZ4 is not asked whether it leaves less: it seldom does, and takes several times as long.

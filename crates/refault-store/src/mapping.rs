@@ -11,8 +11,8 @@ use rustix::mm::{Advice, MapFlags, MlockFlags, ProtFlags};
 /// with a program, whose memory may have holes.
 #[derive(Debug)]
 pub struct Source {
-    /// So many bytes of zeros, whole pages, which take memory where they are touched and are in no core dump; 0: there are
-    /// none. Says to [`crate::noted`] what it maps.
+    /// Maps this number of bytes of zeros, whole pages; 0: there are none. They take memory where they are touched and
+    /// are in no core dump. Says to [`crate::noted`] what it maps.
     pub take: fn(usize) -> usize,
     /// Takes a range back of which nothing is used any more, whole pages.
     pub give_back: unsafe fn(usize, usize),
@@ -29,7 +29,7 @@ static SOURCE: OnceLock<Source> = OnceLock::new();
 /// assert!(refault_store::CompressedPool::new(1 << 20).is_err());
 /// ```
 pub fn reserve_from(source: Source) {
-    // Whoever came first has said it.
+    // The first caller has said it.
     let _ = SOURCE.set(source);
 }
 

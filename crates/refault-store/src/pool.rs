@@ -36,13 +36,13 @@ use crate::{PAGE_SIZE, Page, Slot, Store, StoreError, Tier, Usage, same_filled};
 
 const MIN_BLOCK: usize = 16 * 1024;
 const MAX_BLOCK: usize = 64 * 1024;
-/// Blocks are as large as they can be with so many of them.
+/// Blocks are as large as they can be with `MIN_BLOCKS` of them.
 const MIN_BLOCKS: u64 = 1024;
 const STEP: usize = 64;
 const HEADER: usize = 16;
 /// The word of the header that says whose the object is.
 const OWNER: usize = 8;
-/// Nobody can be told of a move.
+/// No owner can be told of a move.
 const NO_OWNER: u64 = 0;
 /// The object is free.
 const FREE: u64 = u64::MAX;
@@ -142,8 +142,8 @@ impl CompressedPool {
         u64::from(self.blocks) * self.block as u64
     }
 
-    /// The blocks may take so many bytes at most from now on, or as many as were ever in use; the addresses of the rest are
-    /// given back. Whether there were any.
+    /// The blocks may take `limit` bytes at most from now on, or as many as were ever in use; the addresses of the rest
+    /// are given back. Whether there were any.
     pub fn lower_limit(&mut self, limit: u64) -> bool {
         let fresh = self.free.get_mut().expect("invariant: nothing panics under this lock").fresh;
         let blocks = (limit / self.block as u64).clamp(u64::from(fresh.max(1)), u64::from(self.blocks)) as u32;
@@ -239,7 +239,7 @@ impl CompressedPool {
         if self.is_shared(block) {
             return false;
         }
-        // SAFETY: as in `owner`; nobody else has this memory.
+        // SAFETY: as in `owner`; no other thread has this memory.
         unsafe { object.add(OWNER).cast::<u64>().write_unaligned(owner) };
         true
     }
@@ -367,7 +367,7 @@ impl CompressedPool {
     /// Puts an object first on its block's list of free ones.
     ///
     /// # Safety
-    /// Nobody has its slot, and nobody else changes the list.
+    /// No caller has its slot, and no other thread changes the list.
     unsafe fn free_object(&self, record: &Block, object: *mut u8, index: u16) {
         // SAFETY: promised by the caller; an object has room for both words.
         unsafe {
@@ -377,11 +377,11 @@ impl CompressedPool {
         record.free.store(index, Ordering::Relaxed);
     }
 
-    /// Empties one block whose objects fit into what is free in others of their class, and gives its memory back, if
-    /// more than an eighth of the pool's memory is free in blocks. `moved` is told the owner of each object and its old
-    /// and new slots, and answers whether it was that owner's. Returns whether a block was emptied. To be called while
-    /// nobody else uses the pool. Cost: a copy of half a block, and a walk through the blocks of the class that have
-    /// room.
+    /// Empties one block whose objects fit into what is free in others of their class, and gives its memory back. Does
+    /// so if more than an eighth of the pool's memory is free in blocks. `moved` is told the owner of each object and
+    /// its old and new slots, and answers whether it was that owner's. Returns whether a block was emptied. No other
+    /// thread may use the pool meanwhile. Cost: a copy of half a block, and a walk through the blocks of the class that
+    /// have room.
     pub fn compact(&self, mut moved: impl FnMut(u64, Slot, Slot) -> bool) -> bool {
         let Some(class) = self.loosest() else { return false };
         let (step, objects) = ((class + 1) * STEP, self.objects(class));
@@ -410,7 +410,7 @@ impl CompressedPool {
         let mut stay = 0;
         for index in 0..self.record(block).fresh.load(Ordering::Relaxed) {
             let from = self.object(block, class, index);
-            // SAFETY: an object that was used once has a header, and nobody changes it meanwhile.
+            // SAFETY: an object that was used once has a header, and no thread changes it meanwhile.
             let owner = unsafe { from.add(OWNER).cast::<u64>().read_unaligned() };
             if owner == FREE {
                 continue;
@@ -420,13 +420,13 @@ impl CompressedPool {
             unsafe { std::ptr::copy_nonoverlapping(from, self.object(to, class, place), step) };
             let slot = |block, index| Slot::new(Tier::Pool, u64::from(block) << INDEX_BITS | u64::from(index));
             if !moved(owner, slot(block, index), slot(to, place)) {
-                // Its header is damaged: it stays, for whoever has its slot to find out.
+                // Its header is damaged: it stays, for the caller that has its slot to find out.
                 self.put_back(to, class, place);
                 stay += 1;
                 continue;
             }
             let record = self.record(block);
-            // SAFETY: nobody has this object's slot any more.
+            // SAFETY: no caller has this object's slot any more.
             unsafe { self.free_object(record, from, index) };
         }
         if stay > 0 {
@@ -441,7 +441,7 @@ impl CompressedPool {
         true
     }
 
-    /// The class with the most free memory in its blocks, if all classes together have so much that it matters.
+    /// The class with the most free memory in its blocks, if over an eighth of the pool is free in all together.
     fn loosest(&self) -> Option<usize> {
         let free = self.classes.iter().enumerate().map(|(class, state)| {
             let state = state.lock().expect("invariant: nothing panics under this lock");

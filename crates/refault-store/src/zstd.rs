@@ -1,8 +1,9 @@
 //! zstd's contexts in memory of our own, made when they are first used.
 //!
-//! zstd by itself takes memory from the program's `malloc`, which the fault path must not call, and whose memory nobody
-//! counts. Invariants: a context lives in its workspace and is never larger; zstd allocates nothing. Cost: as much
-//! memory as zstd says that it needs for a page, and the processor's identification, which a virtual machine's host is asked for.
+//! zstd by itself takes memory from the program's `malloc`, which the fault path must not call, and whose memory no
+//! pool counts. Invariants: a context lives in its workspace and is never larger; zstd allocates nothing. Cost: as much
+//! memory as zstd says that it needs for a page, and the processor's identification, which a virtual machine's host is
+//! asked for.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -71,7 +72,7 @@ impl Zstd {
                 let parameters = zstd_sys::ZSTD_getCParams(LEVEL, PAGE_SIZE as u64, 0);
                 zstd_sys::ZSTD_estimateCCtxSize_usingCParams(parameters)
             };
-            // SAFETY: `Context::make` gives a workspace of so many bytes, aligned to 8.
+            // SAFETY: `Context::make` gives a workspace of `bytes` bytes, aligned to 8.
             Context::make(bytes, |workspace, bytes| unsafe { zstd_sys::ZSTD_initStaticCCtx(workspace.cast(), bytes) })
         };
         self.compressor.get_or_insert_with(make).context.as_ptr()

@@ -2,8 +2,8 @@
 //!
 //! A write to a block that both have would make the kernel copy a page of it, for the few bytes that say that an object
 //! is free. So the objects of such a block are not given out again, nor moved; the block goes back as a whole when the
-//! last of them does. [`CompressedPool::unshare`] makes ordinary blocks of those that are left, once nobody else has
-//! them.
+//! last of them does. [`CompressedPool::unshare`] makes ordinary blocks of those that are left, once no other process
+//! has them.
 //!
 //! Invariants: a shared block is on no list of its class and in none of its sums; no memory of it is written to; which
 //! of its objects were given back since is noted beside it. Cost: a look at each block that was ever used, at the fork
@@ -22,7 +22,7 @@ impl CompressedPool {
         self.record(block).shared.load(Ordering::Relaxed) != 0
     }
 
-    /// A fork is about to share all objects, in both processes. To be called while nobody else uses the pool.
+    /// A fork is about to share all objects, in both processes. No other thread may use the pool meanwhile.
     pub fn share(&self) {
         for block in 0..self.fresh_blocks() {
             let record = self.record(block);
@@ -43,8 +43,8 @@ impl CompressedPool {
         }
     }
 
-    /// Nobody else has the shared blocks any more: what is free in them is used again. To be called while nobody else
-    /// uses the pool.
+    /// No other process has the shared blocks any more: what is free in them is used again. No other thread may use the
+    /// pool meanwhile.
     pub fn unshare(&self) {
         let given_back =
             std::mem::take(&mut *self.given_back.lock().expect("invariant: nothing panics under this lock"));
@@ -57,7 +57,7 @@ impl CompressedPool {
             let given_back = given_back.get(&block).copied().unwrap_or_default();
             for index in 0..record.fresh.load(Ordering::Relaxed) {
                 if given_back[usize::from(index) / 64] >> (index % 64) & 1 != 0 {
-                    // SAFETY: nobody has its slot any more, and nobody else uses the pool.
+                    // SAFETY: no caller has its slot any more, and no other thread uses the pool.
                     unsafe { self.free_object(record, self.object(block, class, index), index) };
                 }
             }

@@ -220,7 +220,7 @@ fn shared_blocks_are_only_read() {
     let put = |seed, scratch: &mut Scratch| pool.put(&sample_page(seed, 4), Codec::Lz4, scratch).expect("room");
     let slots: Vec<Slot> = (0..200).map(|seed| put(seed, &mut scratch)).collect();
     let bytes = pool.bytes() as usize;
-    // SAFETY: the blocks that are in use are mapped, and nobody writes meanwhile.
+    // SAFETY: the blocks that are in use are mapped, and no thread writes meanwhile.
     let memory = || unsafe { std::slice::from_raw_parts(pool.memory.base().as_ptr(), bytes) }.to_vec();
     let before = memory();
     pool.share();
@@ -230,7 +230,7 @@ fn shared_blocks_are_only_read() {
     }
     let later: Vec<Slot> = (200..300).map(|seed| put(seed, &mut scratch)).collect();
     assert!(memory() == before && pool.take_unshared() == 0);
-    // Once nobody else has them, what is free is used before anything new.
+    // Once no other process has them, what is free is used before anything new.
     pool.unshare();
     let bytes = pool.bytes();
     let again: Vec<Slot> = (0..60).map(|seed| put(seed, &mut scratch)).collect();
