@@ -31,7 +31,7 @@ const QEMU: &str = "qemu-system-x86_64";
 const KVM: &str = "/dev/kvm";
 /// A guest on the processor itself begins within seconds, or does not.
 const KVM_BEGINS: Duration = Duration::from_secs(10);
-/// A guest that says nothing for so long is stuck.
+/// A guest that says nothing for this time is stuck.
 const SILENCE: Duration = Duration::from_secs(180);
 /// Memory beyond what the job takes: the kernel's.
 const OWN_MEMORY: u64 = 192 << 20;
