@@ -145,7 +145,7 @@ fn per_region(regions: u64) -> (f64, f64) {
     (seconds[0] / checks * 1e9, (seconds[1] - seconds[0]) / passes * 1e9)
 }
 
-/// Seconds of monitoring with exactly so many regions.
+/// Seconds of monitoring with exactly `regions` regions.
 fn watch(regions: u64, with_schemes: bool, aggregations: u64) -> f64 {
     let count = regions as usize;
     let attributes = Attributes { min_nr_regions: count, max_nr_regions: count, ..Attributes::default() };

@@ -220,7 +220,7 @@ struct Kept {
     share: f64,
 }
 
-/// A share of at most so many percent.
+/// A share of at most `most` percent.
 fn parse_share(text: &str, most: u32) -> Result<Kept, Failure> {
     let share = if matches!(text, "0" | "0%") { 0.0 } else { text.parse::<Share>().map_or(1.0, |share| share.0) };
     if share > f64::from(most) / 100.0 {

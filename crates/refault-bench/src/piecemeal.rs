@@ -1,8 +1,8 @@
 //! Results on standard output, piece by piece as they are measured, whatever standard output is.
 //!
 //! A benchmark of an hour that is stopped after most of it has printed what it knew by then. SIGINT and SIGTERM close the
-//! results, a whole JSON object included, before they end the command as they always do: by that signal. Where nobody
-//! reads the results it ends without, after [`PATIENCE`].
+//! results, a whole JSON object included, before they end the command as they always do: by that signal. Where no
+//! process reads the results it ends without, after [`PATIENCE`].
 //!
 //! Invariants: pieces are written whole and flushed, in the order in which they were measured; results are closed once.
 //! Cost: a thread that sleeps.
@@ -17,7 +17,7 @@ use refault_console::{Failure, Progress, with_output};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// A reader of the results has so long to take them once a signal has come.
+/// A reader of the results has this time to take them once a signal has come.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How a benchmark's results look.
@@ -110,7 +110,7 @@ impl<R: Results> Piecemeal<R> {
             });
             let _ = std::fs::remove_dir_all(&leftovers);
             if let Some(mut results) = results.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                // There is nobody to be told if it fails.
+                // No reader is left to be told if it fails.
                 let _ = progress.aside(|| with_output(None, |out| results.close(out)));
             }
             progress.clear();

@@ -70,7 +70,7 @@ impl Pattern {
         }
     }
 
-    /// Pages of the file that are used, of so many, with so many in memory.
+    /// Pages of the file that are used, of `file` pages, with `memory` pages in memory.
     pub fn pages(self, file: usize, memory: usize) -> usize {
         match self {
             Pattern::Zipf | Pattern::Uniform | Pattern::Mixed => file,

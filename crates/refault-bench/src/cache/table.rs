@@ -113,7 +113,7 @@ impl Results for Tables {
     }
 }
 
-/// So many threads, in words.
+/// A number of threads, in words.
 pub fn threads(number: u32) -> String {
     if number == 1 { "1 thread".into() } else { format!("{number} threads") }
 }

@@ -210,7 +210,7 @@ impl Tables {
     }
 }
 
-/// So many percent less, in words.
+/// `percent` percent less, in words.
 fn less(percent: f64) -> String {
     format!("{:.1} % {}", percent.abs(), if percent < 0.0 { "more" } else { "less" })
 }

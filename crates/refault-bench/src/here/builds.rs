@@ -2,9 +2,9 @@
 //!
 //! Some hundred C files are made that include headers of this machine; `cc -M` says which files each of them reads. A
 //! build reads them all, whole, one C file after the other, each followed by its headers; nothing is compiled, since a
-//! compiler cannot be made to read through a page cache of ours. Copies are read, so that nobody else has them in the
-//! kernel's page cache. C files have twice the memory, as trees have that are built in a loop; headers, which are read
-//! again and again, are a small part.
+//! compiler cannot be made to read through a page cache of ours. Copies are read, so that no other process has them in
+//! the kernel's page cache. C files have twice the memory, as trees have that are built in a loop; headers, which are
+//! read again and again, are a small part.
 //!
 //! Cost: a second or two of `cc -M`, and twice memory on disk.
 
@@ -157,7 +157,7 @@ struct Tree {
 }
 
 impl Tree {
-    /// Makes so many C files; nothing if the compiler does not say what they read.
+    /// Makes `units` C files; nothing if the compiler does not say what they read.
     fn new(place: &Path, units: usize) -> Result<Option<Tree>, Failure> {
         let written = |error: std::io::Error| Failure::write(place.display(), &error);
         let mut random = Random::new(3);

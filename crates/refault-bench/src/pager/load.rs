@@ -115,7 +115,7 @@ fn report(args: &LoadArgs, all: impl FnOnce(Clock) -> Vec<Done>) -> Result<(), F
     Ok(())
 }
 
-/// Says one thing to whoever started this. If they are gone, nobody wants the rest.
+/// Says one thing to the process that started this one. If that is gone, this process ends.
 fn say(line: &dyn std::fmt::Display) {
     let mut output = std::io::stdout().lock();
     if writeln!(output, "{line}").and_then(|()| output.flush()).is_err() {
@@ -215,7 +215,7 @@ struct Tree {
 }
 
 impl Tree {
-    /// So many bytes of records, put in in scattered order, so that its nodes lie where they were split.
+    /// `bytes` bytes of records, put in in scattered order, so that its nodes lie where they were split.
     fn new(bytes: usize) -> Tree {
         let count = (bytes / (WORDS_PER_VALUE * 8)).max(1);
         let step = odd_step(count);

@@ -158,7 +158,7 @@ impl Prepared {
         Ok(Measured { operations_per_second: 1.0 / ran.seconds, ..Measured::unknown() })
     }
 
-    /// A run under `refault run` with so much memory in all.
+    /// A run under `refault run` with `total` bytes of memory in all.
     pub fn ours(&self, row: Row, total: u64, plan: &Plan, place: &Path) -> Result<Measured, Failure> {
         let summary = place.join("summary.json");
         let mut command = super::side::refault(plan, total)?;

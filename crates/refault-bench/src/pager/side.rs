@@ -19,7 +19,7 @@ use refault_console::Failure;
 /// Runs that the kernel may kill before the row is given up.
 const MAX_KILLS: u32 = 10;
 
-/// Command line of `refault run` with so much memory in all; `--` and the program are to be added.
+/// Command line of `refault run` with `total` bytes of memory in all; `--` and the program are to be added.
 pub fn refault(plan: &Plan, total: u64) -> Result<Command, Failure> {
     let mut command = Command::new(tool::refault()?);
     command.args(["run", "--quiet", "--memory", &total.to_string()]).args(&plan.with);
@@ -60,7 +60,7 @@ impl Subject {
         self.bytes.saturating_sub(self.resident(row))
     }
 
-    /// A run under `refault run` with so much memory in all.
+    /// A run under `refault run` with `total` bytes of memory in all.
     pub fn ours(&self, row: Row, total: u64, plan: &Plan) -> Result<Measured, Failure> {
         if matches!(row.kind(), Kind::Idle) {
             return super::idle::measure(true, plan);
@@ -128,7 +128,7 @@ fn memcached_bytes(row: Row, plan: &Plan, place: &Place) -> Result<u64, Failure>
 trait Sampler {
     /// The counted time begins.
     fn begins(&mut self);
-    /// It is over after so many seconds, and the program still lives. Returns the faults on stored pages in it; not a
+    /// It is over after `seconds` seconds, and the program still lives. Returns the faults on stored pages in it; not a
     /// number if they are not known.
     fn ends(&mut self, seconds: f64, measured: &mut Measured) -> f64;
     /// Whether the program runs under `refault run`.

@@ -10,7 +10,7 @@ const MAIN: &str = include_str!("../../programs/project_main.c");
 const FILE: &str = include_str!("../../programs/project_file.c");
 const PART: &str = include_str!("../../programs/project_part.c");
 
-/// [`SOURCES`] C files of so many functions each, a program of them, and its makefile.
+/// [`SOURCES`] C files of `functions` functions each, a program of them, and its makefile.
 pub fn write_sources(directory: &Path, functions: usize) -> std::io::Result<()> {
     for file in 0..SOURCES {
         std::fs::write(directory.join(format!("file{file}.c")), source(file, functions))?;
