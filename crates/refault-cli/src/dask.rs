@@ -122,7 +122,7 @@ fn travelling(source: &Source) -> Result<Value, Failure> {
     }
 }
 
-/// Only what was asked for, so that tasks of equal traces are equal whoever asks.
+/// Only what the caller asked for, so that tasks of equal traces are equal for every caller.
 fn file(path: &Path, options: &Options, source: &Source) -> Result<Map<String, Value>, Failure> {
     let path = std::path::absolute(path)
         .map_err(|error| Failure::failed("cannot find the working directory", path.display(), error))?;

@@ -5,8 +5,9 @@
 //! files; root's in one that all can read, for what root starts may become another user and then execute programs. It is
 //! compared with the packed one each time it is used, and replaced if it differs in a byte. Each build's has a directory of
 //! its own, named by what is in it: programs that another build has started go on executing others with the library of
-//! that. One that nobody has used for a month goes when a new one comes. Only where no directory will do (none can be written, or nothing may be executed there) it is memory that has a name in `/proc`,
-//! and programs that are executed after all descriptors were closed run without it.
+//! that. When `refault` writes a new one, it removes those that no process has used for a month. Where no directory
+//! will do (none can be written, or nothing may be executed there), the library is memory that has a name in `/proc`.
+//! Programs that are executed after all descriptors were closed then run without it.
 //!
 //! Cost: unpacking takes some milliseconds per run.
 
@@ -25,7 +26,7 @@ static LIBRARIES: &[(&str, &[u8])] = refault_embed::libraries!(refault_boundary)
 
 /// Where root's lies.
 const FOR_ALL: &str = "/var/cache/refault";
-/// Libraries of other builds go when nobody has used them for so long.
+/// Libraries of other builds are removed when no process has used them for this time.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Whether a path is one that [`library`] made.
@@ -110,14 +111,14 @@ fn is_there(path: &Path, bytes: &[u8]) -> bool {
     number.is_some() && fs::metadata(path).map(|metadata| metadata.ino()).ok() == number
 }
 
-/// Nobody takes the file for an old one until this process ends.
+/// No process takes the file for an old one until this process ends.
 fn keep(file: File) {
     if rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
         let _ = file.into_raw_fd();
     }
 }
 
-/// Removes the libraries of other builds that nobody has used for long and that no running `refault` keeps.
+/// Removes the libraries of other builds that no process has used for [`KEPT`] and that no running `refault` keeps.
 fn remove_old(place: &Path, own: &Path, name: &str) {
     for directory in fs::read_dir(place).into_iter().flatten().flatten().map(|entry| entry.path()) {
         let path = directory.join(name);

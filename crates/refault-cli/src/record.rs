@@ -236,7 +236,7 @@ impl Recording {
         (self.last_ns - self.first_ns.unwrap_or(self.last_ns)) as f64 / 1e9
     }
 
-    /// Intervals of so many milliseconds that the recording goes over, whatever number of processes was looked at in each.
+    /// Intervals of `milliseconds` that the recording goes over, whatever number of processes was looked at in each.
     fn intervals(&self, milliseconds: u64) -> u64 {
         (self.last_ns - self.first_ns.unwrap_or(self.last_ns)).div_ceil(milliseconds * 1_000_000)
     }

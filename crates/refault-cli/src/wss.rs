@@ -139,7 +139,7 @@ pub fn interrupts() -> Arc<AtomicBool> {
     asked
 }
 
-/// Sleeps so long; false: was interrupted.
+/// Sleeps for `time`; false: was interrupted.
 pub fn sleep(time: Duration, asked: &AtomicBool) -> bool {
     let until = Instant::now() + time;
     while !asked.load(Ordering::Relaxed) {
@@ -292,7 +292,7 @@ fn follow(program: &[OsString], ages: &[Duration]) -> Result<Followed, Failure> 
     Ok(Followed { child, status, ran: begun.elapsed(), windows, is_unseen: unseen.is_some() })
 }
 
-/// Sees to a program for so long, or until it has ended; answers how it did.
+/// Sees to a program for `time`, or until it has ended; answers how it did.
 fn attend(child: &Child, time: Option<Duration>) -> std::io::Result<Option<ExitStatus>> {
     let until = time.map(|time| Instant::now() + time);
     loop {

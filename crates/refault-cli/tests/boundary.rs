@@ -197,7 +197,7 @@ fn signals_and_stops_reach_the_program() {
     send(rustix::process::Signal::TERM);
     assert_eq!(next(), "term");
     assert_eq!(child.wait().expect("it ends").code(), Some(5));
-    // If we are killed, so is the program: nobody else would do it.
+    // If `refault` is killed, so is the program: no other process would do it.
     let mut child = Command::new(env!("CARGO_BIN_EXE_refault"))
         .args(["run", "--memory", "32M", "--", "bash", "-c", "echo $$; while :; do sleep 0.05; done"])
         .stdout(std::process::Stdio::piped())

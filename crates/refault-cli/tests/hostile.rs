@@ -258,7 +258,7 @@ fn threads_and_coroutines_may_evict_the_stacks_on_which_they_run() {
 }
 
 /// What libc allocates for locales comes from the agent's own heap, and in-thread so do larger copies of strings.
-/// Whoever evicts uses that heap too.
+/// A thread that evicts uses that heap too.
 #[test]
 fn signal_handlers_may_touch_evicted_memory_while_the_agents_heap_is_in_use() {
     if skipped(&["gcc"]) {

@@ -62,7 +62,7 @@ impl Scene {
         .collect()
     }
 
-    /// Waits until nobody carries the mark.
+    /// Waits until no process carries the mark.
     #[track_caller]
     fn until_nobody_is_left(&self) {
         let deadline = Instant::now() + Duration::from_secs(20);

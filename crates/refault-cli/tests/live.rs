@@ -494,7 +494,7 @@ fn schemes_without_effect_and_bad_configurations_are_refused_by_key_and_reason()
     let sorting = write("s", &scheme("lru_prio", ""));
     let output = refault(&["run", "--memory", "64M", "--policy", "fifo", "--scheme", &sorting, "--", "true"]);
     assert!(text(&output.stderr).contains("lru_prio needs a policy with lists to sort"), "{}", text(&output.stderr));
-    // Nobody's kernel monitor is touched: either a free one is used, or a sentence says why not.
+    // The command takes no other user's kernel monitor: either it uses a free one, or a sentence says why not.
     let root = Path::new("/sys/kernel/mm/damon/admin/kdamonds");
     let before = std::fs::read_to_string(root.join("nr_kdamonds")).ok();
     let state = std::fs::read_to_string(root.join("0/state")).ok();

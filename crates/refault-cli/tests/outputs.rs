@@ -1,5 +1,5 @@
 //! Nothing is lost: outputs that are inputs, files of another kind, commands that fail or are interrupted, and a
-//! standard error that nobody can read.
+//! standard error without a reader.
 
 use crate::common;
 use std::fs::File;

@@ -97,9 +97,10 @@ impl Place {
         members.into_iter().find(|member| member["pid"].as_u64() == Some(id)).unwrap_or(Value::Null)
     }
 
-    /// Looks for so long at the sum from outside. 2 % and a MiB for each program's stacks and loader are not counted. The
-    /// kernel's count takes some milliseconds, and has pages twice that go meanwhile to addresses which it comes to later
-    /// (a control group's count, which is of one moment, does not show these): what is exceeded is so in each of three.
+    /// Looks for `seconds` at the sum from outside. 2 % and a MiB for each program's stacks and loader are not counted.
+    /// The kernel's count takes some milliseconds, and has pages twice that go meanwhile to addresses which it comes to
+    /// later (a control group's count, which is of one moment, does not show these): what is exceeded is so in each of
+    /// three.
     fn holds(&self, memory: u64, programs: u64, seconds: u64) {
         let most = memory + memory / 50 + programs * MIB;
         let until = Instant::now() + Duration::from_secs(seconds);
@@ -175,7 +176,7 @@ fn the_sum_holds_while_members_come_go_hang_and_die_and_the_daemon_is_killed() {
     hot.signal(rustix::process::Signal::CONT);
     wait_for("it to answer again", || place.member(&hot)["answers"] == Value::Bool(true));
 
-    // The daemon is killed: nobody stops, and one that is started again has them both.
+    // The daemon is killed: no program stops, and one that is started again has them both.
     place.daemon.kill().expect("it runs");
     place.daemon.wait().expect("it ran");
     place.holds(POOL, 2, 2);

@@ -105,7 +105,7 @@ fn set_uid_programs_and_those_of_another_libc_are_told_apart() {
     let path = program.directory.path().join("setuid");
     std::fs::copy(&program.path, &path).expect("copies");
     if std::os::unix::fs::chown(&path, Some(65534), Some(65534)).is_err() {
-        refault_testing::skip_required("only root can make somebody else's set-uid program");
+        refault_testing::skip_required("only root can make another user's set-uid program");
         return;
     }
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o4755)).expect("permits");

@@ -70,7 +70,7 @@ fn what_a_running_program_says_of_other_sizes_is_what_a_replay_of_its_recording_
     // The answers differ by more than they may be off.
     let of = |index: usize| parts[index].2;
     assert!(of(0) - of(1) > 0.03 && of(1) - of(2) > 0.03 && of(0) - of(6) > 0.03, "{parts:?}");
-    // Nobody is looked at unasked.
+    // No program is looked at unasked.
     stdout(&[&run[..], &[&plain, "--", "true"]].concat());
     let plain = std::fs::read_to_string(&plain).expect("statistics");
     assert!(!plain.is_empty() && !plain.contains("would_miss"), "{plain}");

@@ -201,7 +201,7 @@ impl Drop for Kernel {
 mod tests {
     use super::*;
 
-    /// A tree with the files of the kernel's, for kdamonds in these states with so many contexts.
+    /// A tree with the files of the kernel's, for kdamonds in these states, with these numbers of contexts.
     fn tree(kdamonds: &[(&str, u32)]) -> tempfile::TempDir {
         let directory = tempfile::tempdir().expect("a directory");
         let root = directory.path();

@@ -331,7 +331,7 @@ fn leaders_list(run: &Run, leaders: &[(u64, &str)]) -> Markup {
             @for (index, way) in ways.iter().enumerate() {
                 @if index > 0 { ", " } (way) (format!(" {:.0} % of the time", share(way)))
             }
-            ", as sampled. In turn, until so many million accesses: "
+            ", as sampled. In turn, each with the millions of accesses until which it led: "
             @for (index, (until, leader)) in leaders.iter().take(SHOWN).enumerate() {
                 @if index > 0 { ", " } (leader) " " (format!("{:.3}", *until as f64 / 1e6))
             }

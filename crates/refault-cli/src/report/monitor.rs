@@ -102,7 +102,7 @@ fn distribution(process: &Process) -> Markup {
         figure.chart {
             h4 { "Distribution of the working set" }
             table {
-                caption { "Size that the working set did not exceed in so many percent of the aggregations." }
+                caption { "Size that the working set did not exceed in this percentage of the aggregations." }
                 thead { tr { th scope="col" { "percent" } th scope="col" { "size" } } }
                 tbody {
                     @for percent in PERCENTILES {

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::totals::Totals;
 
-/// Refaults of the last so long decide the advice while a program is watched.
+/// Refaults within this last time decide the advice while a program is watched.
 const WINDOW: Duration = Duration::from_secs(10);
 /// Looks closer together than this are one, so that a frequent look needs no more memory.
 const MIN_APART: Duration = Duration::from_millis(500);

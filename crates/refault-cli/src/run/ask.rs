@@ -18,7 +18,7 @@ use refault_paging::tree::{MAKE_ROOM, OWN_THREAD};
 
 /// Between two looks at who has too much.
 const BETWEEN: Duration = Duration::from_millis(1);
-/// A process that was asked is not asked again for so long at first, and at most.
+/// The first and the longest pause before a process that was asked is asked again.
 const FIRST_PAUSE: Duration = Duration::from_millis(4);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 

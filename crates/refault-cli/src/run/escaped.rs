@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 /// Between two looks, at least and at most.
 const SOON: Duration = Duration::from_millis(20);
 const EVERY: Duration = Duration::from_secs(1);
-/// A look is followed by a pause of so many times the processor's time that it took.
+/// A look is followed by a pause of `PAUSES` times the processor's time that it took.
 const PAUSES: u32 = 50;
 /// Less than this part of the budget is no news.
 const PART: u64 = 64;
@@ -51,7 +51,7 @@ impl Escaped {
         large.map(|(bytes, kind)| format!("beside the budget: up to {} {kind}", bytes_text(bytes))).collect()
     }
 
-    /// Takes up what was found to be more. Whether anything was more by so many bytes.
+    /// Takes up what was found to be more. Whether anything was more by over `news` bytes.
     fn most(&mut self, other: &Escaped, news: u64) -> bool {
         let kinds = [
             (&mut self.unmanaged_process_bytes, other.unmanaged_process_bytes),
@@ -182,7 +182,7 @@ impl State {
             let beside = anonymous.saturating_sub(counted.iter().sum());
             *if counted.is_empty() { &mut now.unmanaged_process_bytes } else { &mut now.beside_bytes } += beside;
         }
-        // Those that were killed have not said so, and nobody else finds out.
+        // Processes that were killed have not said so, and no other thread finds out.
         if !counted.is_empty() {
             bury_elsewhere(shared);
         }
@@ -244,7 +244,7 @@ pub(super) fn bury_elsewhere(shared: &Shared) {
             there.extend(numbers(&status).skip(depth));
         }
     }
-    // Whoever came since is not among those that were known before.
+    // A process that came since is not among those that were known before.
     let is_gone = |process| number_elsewhere(process).is_some_and(|number| !there.contains(&number));
     shared.bury(|process| managed.contains(&process) && is_gone(process));
 }

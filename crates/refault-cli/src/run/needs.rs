@@ -10,7 +10,7 @@ use refault_trace::{Options, Source};
 
 use crate::source::require_file;
 
-/// Of a recording, so much memory that at most this share of its accesses miss beyond first touches.
+/// Of a recording, the memory with which at most this share of its accesses miss beyond first touches.
 const MISSES: f64 = 0.01;
 
 /// Bytes, said as a size or by a recording of the program.

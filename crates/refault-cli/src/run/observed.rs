@@ -28,12 +28,12 @@ const MAX_CPU: f64 = 0.01;
 const SAMPLE_PAGES: u64 = 4096;
 /// Policies that the program's own is compared with.
 const OTHERS: [&str; 5] = ["lru", "clock", "classic", "mglru", "s3fifo"];
-/// Misses within so long are compared, and so many at least.
+/// Misses within `WINDOW` are compared, at least `MIN_MISSES` of them.
 const WINDOW: Duration = Duration::from_secs(60);
 const MIN_MISSES: u64 = 50;
-/// A page counts as accessed lately for so long after a look that lasted no longer than a second.
+/// A page counts as accessed lately for this time after a look that lasted no longer than a second.
 const LATELY_NS: u64 = 1_500_000_000;
-/// A page that nobody touched for so long is no longer shown.
+/// A page that no thread touched for this time is no longer shown.
 const FORGOTTEN_NS: u64 = 600_000_000_000;
 /// Pages that are kept, and ids that are given out before all is begun anew.
 const MAX_KNOWN: usize = 1 << 16;
@@ -69,7 +69,7 @@ impl Observed {
         Ok(Observed { looks, ghosts, known, now: 0 })
     }
 
-    /// Takes up what agents have said since the last call. The program has so many pages in memory.
+    /// Takes up what agents have said since the last call. The program has `resident_pages` in memory.
     pub(super) fn look(&mut self, resident_pages: u64) {
         let Observed { looks, ghosts, known, now } = self;
         ghosts.set_memory(resident_pages);

@@ -40,7 +40,7 @@ pub(super) struct WhatIf {
 }
 
 impl WhatIf {
-    /// Has the agents look, in a program that may use so many bytes.
+    /// Has the agents look, in a program that may use `budget_bytes`.
     ///
     /// # Errors
     /// A file cannot be had.
@@ -107,7 +107,7 @@ impl Ghosts {
         self.replays = Miniatures::of_mappings(&POLICIES, &pages, 0).ok();
     }
 
-    /// What comes next was seen by one look, which lasted for so long.
+    /// What comes next was seen by one look, which lasted for `nanoseconds`.
     fn begin_look(&mut self, nanoseconds: u64) {
         self.looks += 1;
         self.looks_ns += nanoseconds;

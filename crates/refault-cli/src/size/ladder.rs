@@ -12,7 +12,7 @@ pub enum Rung {
     Alone,
     /// Refault, and all the memory of the machine.
     Ample(u64),
-    /// So many bytes.
+    /// This number of bytes.
     Budget(u64),
 }
 

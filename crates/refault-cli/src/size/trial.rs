@@ -33,7 +33,7 @@ use crate::run::totals::Totals;
 const SHOWN: usize = 60;
 /// Between looks at whether the command was interrupted.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
-/// A program that runs so long by itself and listens on a socket may be a server that was given no load.
+/// A program that runs for this time by itself and listens on a socket may be a server that was given no load.
 const SERVER_HINT: Duration = Duration::from_secs(10);
 /// How long the refault of a run may take before the program begins, in no budget's favour.
 const GRACE: Duration = Duration::from_secs(1);
@@ -43,9 +43,9 @@ const GRACE: Duration = Duration::from_secs(1);
 pub enum How<'a> {
     /// Without refault.
     Alone,
-    /// Under a budget of so many bytes.
+    /// Under a budget of this number of bytes.
     Under(u64),
-    /// Unlimited, while a trace is written, with so many milliseconds between looks.
+    /// Unlimited, while a trace is written, with this number of milliseconds between looks.
     Recorded(&'a Path, u64),
 }
 

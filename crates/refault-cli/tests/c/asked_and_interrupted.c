@@ -70,7 +70,7 @@ int main(int count, char **arguments) {
     CHECK((asks = fork()) >= 0);
     if (!asks) ask(this, strtoul(arguments[1], 0, 10));
     try(200);
-    /* So many calls that the library's jump to the agent from now on. */
+    /* Enough calls that the library's jump to the agent from now on. */
     for (int call = 0; call < 2000; call++) CHECK(getppid() > 0);
     try(200);
     CHECK(handled == 2 * 200 * 4);

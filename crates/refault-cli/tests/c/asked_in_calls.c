@@ -1,6 +1,6 @@
 /* Makes a call that takes its time again and again, as the first argument says, while a child queues the tree's request for
  * memory (whose value is the second argument) to the thread that makes it. Each call does all that it was asked for, as if
- * nobody had asked, unless a signal of the program's own ends it. Prints "done". */
+ * the child had asked nothing, unless a signal of the program's own ends it. Prints "done". */
 #include "program.h"
 #include <sys/ioctl.h>
 #include <sys/random.h>
@@ -52,7 +52,7 @@ static long once(void) {
     return write(ends[1], buffer, bytes);
 }
 
-/* The program's own signals end a call in its middle, whoever asks for memory meanwhile. */
+/* The program's own signals end a call in its middle, although the child asks for memory meanwhile. */
 static void end_it_by_a_signal(void) {
     static char part[64 << 10];
     CHECK(once() == bytes);
@@ -98,7 +98,7 @@ int main(int count, char **arguments) {
 
     int times = handles ? 10 : 60;
     try(times);
-    /* So many calls that the library's jump to the agent from now on. */
+    /* Enough calls that the library's jump to the agent from now on. */
     for (int call = 0; call < 2000; call++) CHECK(getppid() > 0);
     try(times);
     CHECK(!kill(asks, SIGKILL) && waitpid(asks, &status, 0) == asks);

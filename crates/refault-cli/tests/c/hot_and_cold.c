@@ -1,4 +1,4 @@
-/* Fills HOT and COLD MiB, reads the hot ones again and again for so many MILLISECONDS of processor time (a busy machine
+/* Fills HOT and COLD MiB, reads the hot ones again and again for MILLISECONDS of processor time (a busy machine
  * takes longer for as much), and looks at the cold ones once at the end. Prints "whole", or "damaged". Arguments: HOT COLD
  * MILLISECONDS. */
 #include <stdio.h>

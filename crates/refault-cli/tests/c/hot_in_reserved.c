@@ -1,4 +1,4 @@
-/* Reserves a GiB, touches HOT and COLD MiB of it once, and then the hot ones every millisecond for so many SECONDS.
+/* Reserves a GiB, touches HOT and COLD MiB of it once, and then the hot ones every millisecond for SECONDS.
  * Prints nothing. Arguments: HOT COLD SECONDS. */
 #include <stdlib.h>
 #include <sys/mman.h>

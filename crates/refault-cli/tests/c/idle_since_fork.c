@@ -1,5 +1,5 @@
-/* Fills 32 MiB and forks a child that sleeps for three seconds. After the fork nobody touches the 32 MiB, and while
- * they are shared they cannot be set aside. Prints nothing. */
+/* Fills 32 MiB and forks a child that sleeps for three seconds. After the fork neither process touches the 32 MiB,
+ * and while they are shared they cannot be set aside. Prints nothing. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>

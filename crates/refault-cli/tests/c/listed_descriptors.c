@@ -4,7 +4,7 @@
 #include <dirent.h>
 #include <sys/stat.h>
 
-/* Whether all that is listed is the program's, read so many bytes at a time. How many are listed. */
+/* Whether all that is listed is the program's, read `bytes` bytes at a time. How many are listed. */
 static int all_are_ours(const char *path, unsigned long bytes) {
     int folder = open(path, O_RDONLY | O_DIRECTORY), count = 0;
     CHECK(folder >= 0);

@@ -1,5 +1,6 @@
-/* Writes to 24 MiB, sleeps for a quarter of a second and prints "done". With an argument it has "true" executed so many times
- * beside that, by children that share its memory until then; with a second one so many microseconds later. */
+/* Writes to 24 MiB, sleeps for a quarter of a second and prints "done". With TIMES it has "true" executed TIMES times
+ * beside that, by children that share its memory until then; with MICROSECONDS each waits that time first.
+ * Arguments: [TIMES [MICROSECONDS]]. */
 #include "program.h"
 #include <spawn.h>
 

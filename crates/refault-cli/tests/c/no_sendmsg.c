@@ -24,7 +24,7 @@ static void forbid_sendmsg(void) {
     CHECK(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0));
 }
 
-/* Receives as much as each of so many calls sends, and looks at it. */
+/* Receives as much as `calls` calls send, and looks at it. */
 static void *receive(void *calls) {
     static unsigned char part[65536];
     for (long left = (long)calls * BYTES; left > 0;) {

@@ -73,7 +73,7 @@ static inline int ended_well(pid_t child) {
     return waitpid(child, &status, 0) == child && status == 0;
 }
 
-/* Sends a SIGALRM after so many microseconds and then every so many; none any more if 0. */
+/* Sends a SIGALRM every `microseconds`, the first after the same time; none any more if 0. */
 static inline int interrupt_every(unsigned microseconds) {
     struct itimerval timer = {{0, microseconds}, {0, microseconds}};
     return setitimer(ITIMER_REAL, &timer, 0);

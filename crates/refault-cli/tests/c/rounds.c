@@ -1,4 +1,4 @@
-/* Makes so many ROUNDS of 3000 accesses to so many MIB, one every 700 ms, so that time decides which look sees an
+/* Makes ROUNDS rounds of 3000 accesses to MIB MiB, one every 700 ms, so that time decides which look sees an
  * access, and not the machine: half of them to scattered pages, of which the lower ones are touched more often, half a
  * scan that goes on from where it was. Prints "done". Arguments: MIB ROUNDS. */
 #include <stdint.h>

@@ -99,7 +99,7 @@ static void move_what_is_locked(void) {
     for (unsigned long i = MIB; i < 12 * MIB / 8; i++) wrong += memory[i] != 0;
     fill(8 * MIB, 4 * MIB);
     int beyond = mremap(memory, 12 * MIB, 60 * MIB, MREMAP_MAYMOVE) == MAP_FAILED ? errno : 0;
-    /* The 12 MiB count: so much more does not fit, so much does. */
+    /* The 12 MiB count: 14 MiB more do not fit, 2 MiB do. */
     unsigned long *other = map(14 * MIB, PROT_READ | PROT_WRITE);
     int too_much = mlock(other, 14 * MIB), fits = mlock(other, 2 * MIB);
     printf("moves: %d %s %d %d, wrong %ld\n", locked, strerror(beyond), too_much, fits, wrong + changed(12 * MIB));

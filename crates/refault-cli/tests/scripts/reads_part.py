@@ -1,5 +1,5 @@
-# Fills so many MiB, prints "ready" and reads the first so many of them again and again, for so many seconds; then
-# prints "done". Arguments: MIB, MIB that are read, SECONDS.
+# Fills MIB MiB, prints "ready" and reads the first READ of them again and again, for SECONDS; then prints "done".
+# Arguments: MIB READ SECONDS.
 import sys
 import time
 

@@ -26,7 +26,7 @@ pub(super) struct Wishes<'a> {
     pub pressure: Share,
     /// Changes are made, not only told.
     pub yes: bool,
-    /// It ends after so long.
+    /// It ends after this time.
     pub length: Option<Duration>,
 }
 
