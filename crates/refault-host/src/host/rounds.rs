@@ -111,7 +111,7 @@ impl Rounds {
         false
     }
 
-    /// A step took so long.
+    /// A step took `time`.
     pub(super) fn spent(&mut self, time: Duration) {
         self.spent += time;
         if self.count == 0 {
