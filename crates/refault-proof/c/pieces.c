@@ -27,7 +27,7 @@ static void connection(int ends[2]) {
     close(listens);
 }
 
-/* A message of so many bytes with a descriptor. */
+/* A message of `bytes` bytes with a descriptor. */
 static long send_with_descriptor(int to, void *p, unsigned long bytes, unsigned long control_bytes, int flags) {
     char control[CMSG_SPACE(sizeof(int))] = {0};
     struct iovec part = {p, bytes};

@@ -49,7 +49,7 @@ int main(int n, char **v) {
     }
     MODE("storm") { pthread_t t[4]; long bad[4] = {0}; for (int i = 0; i < 4; i++) pthread_create(&t[i], 0, forks, &bad[i]); for (int i = 0; i < 4; i++) { pthread_join(t[i], 0); printf("%ld ", bad[i]); } printf("changed %ld\n", changed(p, 8 * MIB)); }
     MODE("generations") {
-        /* Each child changes its copy of a page here and there; nobody else may see it. */
+        /* Each child changes its copy of a page here and there; no other process may see it. */
         for (int g = 0;; g++) {
             push_out(p, 8 * MIB); pid_t c = g < 4 ? fork() : 0;
             if (!c && g < 4) { memset(p + (g + 1) * MIB, 0xff, PAGE); continue; }

@@ -17,7 +17,7 @@ static volatile int stop;
 
 static unsigned long random_word(unsigned long *x) { *x ^= *x << 13; *x ^= *x >> 7; *x ^= *x << 17; return *x; }
 static double milliseconds(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1e3 + t.tv_nsec / 1e6; }
-/* So many calls that their sites are worth rewriting. */
+/* Enough calls that their sites are worth rewriting. */
 static void often(void) { for (int i = 0; i < 1000; i++) { lseek(0, 0, SEEK_CUR); getppid(); } }
 static void calls_too(int s) {
     (void)s; char one; int before = errno;

@@ -2,7 +2,7 @@
 //!
 //! Nothing here knows how the tool works inside: programs are run alone and under it, and what they print, how they end
 //! and what memory they use are compared.
-//! - [`gauntlet`]: real programs that nobody here wrote.
+//! - [`gauntlet`]: real programs that others wrote.
 //! - [`probe`]: small C programs, each of which shows one thing that must be as it is without the tool.
 //! - [`fuzz`]: random memory calls beside the bare kernel, with failures made small.
 //!

@@ -17,12 +17,12 @@ use crate::memory::Tree;
 
 /// How long after the first look the second is taken.
 pub const INTERVAL: Duration = Duration::from_secs(2);
-/// All threads together have moved if they had so much of the time between the looks: the tool has threads that look
-/// after something now and then.
+/// All threads together have moved if they ran for this share of the time between the looks: the tool has threads that
+/// look after something now and then.
 const MOVED: f64 = 0.05;
 /// Functions of the kernel that are shown for a thread.
 const SHOWN_FUNCTIONS: usize = 6;
-/// So long gdb may take for a process, in seconds.
+/// Seconds that gdb may take for a process.
 const DEBUGGER_SECONDS: &str = "20";
 /// Lines of gdb that are shown for a process.
 const SHOWN_LINES: usize = 80;

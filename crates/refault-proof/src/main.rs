@@ -55,10 +55,10 @@ enum What {
         /// The budget in MiB
         #[arg(long, default_value_t = fuzz::MEMORY_MIB)]
         memory: u64,
-        /// Stop after so many different failures
+        /// Stop after this number of different failures
         #[arg(long, default_value_t = 1)]
         failures: usize,
-        /// A sequence that stands still may take so long, and one that does not so much processor time
+        /// Seconds that a sequence may take: of the clock if it stands still, else of processor time
         #[arg(long, default_value_t = fuzz::LIMIT.as_secs())]
         limit: u64,
         /// Leave out these operations

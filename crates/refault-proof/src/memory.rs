@@ -183,7 +183,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// What was there at the moment in which the process had so much anonymous memory.
+    /// What was there at the moment in which the process had `anonymous` bytes of anonymous memory.
     fn at_once(&self, anonymous: Option<u64>) -> Sample {
         let Some(anonymous) = anonymous.filter(|_| self.private_resident > 0) else { return self.sample };
         // One that has become another program meanwhile is not what was walked through.
@@ -349,7 +349,7 @@ Anonymous:           400 kB
 Pss:                 60 kB
 Anonymous:           60 kB
 ";
-        // 400 KiB were met twice; nothing was; so much less that it is another program's; the process has ended.
+        // 400 KiB were met twice; nothing was; less by enough to be another program's; the process has ended.
         let counted = |anonymous: Option<u64>| walk(text).at_once(anonymous.map(|kib| kib * KIB)).counted / KIB;
         assert_eq!(counted(Some(1260)), 750);
         assert_eq!(counted(Some(1660)), 1000);

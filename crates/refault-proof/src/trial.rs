@@ -20,9 +20,9 @@ use crate::memory::{Peak, Tree};
 pub const SAMPLING_INTERVAL: Duration = Duration::from_millis(100);
 /// How often the harness looks whether the command has ended.
 const POLLING_INTERVAL: Duration = Duration::from_millis(2);
-/// What moves is let go on for so many times its limit.
+/// What moves is let go on for `MAX_EXTENSION` times its limit.
 const MAX_EXTENSION: u32 = 30;
-/// After so long it is looked at again.
+/// After this time it is looked at again.
 const LOOKING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long a command may take.

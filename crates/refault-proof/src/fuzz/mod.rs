@@ -33,9 +33,9 @@ use sequence::{Random, Sequence};
 
 /// The budget that is small enough to evict most of the window, in MiB.
 pub const MEMORY_MIB: u64 = 6;
-/// A sequence may take so long, of the clock if it stands still and of processor time if it does not.
+/// A sequence may take this time, of the clock if it stands still and of processor time if it does not.
 pub const LIMIT: Duration = Duration::from_secs(20);
-/// In so many times the budget there is room for all that a sequence locks.
+/// In `ROOM` times the budget there is room for all that a sequence locks.
 const ROOM: u64 = 8;
 /// Operations of a sequence, at most.
 const MAX_OPERATIONS: usize = 160;
@@ -77,7 +77,7 @@ pub struct Tool {
     pub options: Vec<String>,
     /// Operations that the sequences do without, by name.
     pub without: BTreeSet<String>,
-    /// A sequence may take so long, as [`Limit::Processor`] has it.
+    /// A sequence may take this time, as [`Limit::Processor`] has it.
     pub limit: Duration,
 }
 
@@ -128,7 +128,7 @@ impl Difference {
         [&self.alone, &self.managed].map(|line| line.trim_start_matches(|c: char| c.is_ascii_digit()).trim().to_owned())
     }
 
-    /// Whether all that differs is that there was no room to lock so much.
+    /// Whether all that differs is that there was no room to lock as much.
     fn is_refused_lock(&self, sequence: &str, memory_mib: u64) -> bool {
         self.lines() == ["lock = 0", "lock = -1 errno 12"]
             && locked::may_be_refused(sequence, &self.same, &self.alone, memory_mib)
@@ -233,8 +233,8 @@ impl Fuzzer {
         Ok(Fuzzer { tool: tool.clone(), directory, walker })
     }
 
-    /// Tries sequences from this seed on until the time is over or so many different failures are found. Making these
-    /// small takes time of its own. `found` hears of each failure at once.
+    /// Tries sequences from this seed on until the time is over or `max_failures` different failures are found. Making
+    /// these small takes time of its own. `found` hears of each failure at once.
     ///
     /// # Errors
     /// The walker cannot be started.
@@ -296,7 +296,7 @@ impl Fuzzer {
         Ok((Difference::between(&alone, &self.walk(sequence, Some(ROOM * memory))?), true))
     }
 
-    /// Under the tool with so many MiB, or alone.
+    /// Under the tool with `memory_mib` MiB, or alone.
     fn walk(&self, sequence: &str, memory_mib: Option<u64>) -> Result<Trial, ProofError> {
         let file = self.directory.path().join("sequence");
         std::fs::write(&file, sequence).map_err(ProofError::io(file.display().to_string()))?;

@@ -84,7 +84,7 @@ impl Sequence {
         self.0.is_empty()
     }
 
-    /// A new one of at most so many operations, without those that are named.
+    /// A new one of at most `max_operations` operations, without those that are named.
     pub fn random(random: &mut Random, max_operations: usize, without: &BTreeSet<String>) -> Sequence {
         let length = 5 + random.below(max_operations as u64 - 5) as usize;
         let mut generator = Generator { random, recent: Vec::new(), without };
