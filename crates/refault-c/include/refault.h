@@ -62,7 +62,7 @@ typedef enum {
 } refault_status;
 
 /*
- A number of bytes of which the regions that share it have at most so many resident.
+ A limit, in bytes, of the resident memory of the regions that share it.
  */
 typedef uint64_t refault_budget;
 

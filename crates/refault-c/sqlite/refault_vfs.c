@@ -61,7 +61,7 @@ struct Shared {
     unsigned char header[HEADER];
     int knows_index, knows_header;
     int indices; /* connections that have the index mapped: each life of it begins with zeros */
-    int alone;   /* connections that hold a lock with which nobody else writes to the database */
+    int alone;   /* connections that hold a lock with which no other writes to the database */
     Shared *next;
 };
 
@@ -72,7 +72,7 @@ typedef struct {
     const volatile uint32_t *index; /* the WAL's, where it is mapped */
     int in_doubt;                   /* the last look failed */
     int level;                      /* of the file's lock */
-    int is_immutable;               /* by the URI: nobody writes */
+    int is_immutable;               /* by the URI: no process writes */
     int is_readonly;                /* as the default VFS has opened it */
     int checkpoints, exclusive;     /* it holds the checkpoint lock; the file's EXCLUSIVE lock */
     int has_no_index;               /* there is one that cannot be read */
@@ -100,7 +100,7 @@ static int complain(int code) {
     return code;
 }
 
-/* Whether the index says that somebody else has copied frames to the database. Called with `seen_lock`. */
+/* Whether the index says that another process has copied frames to the database. Called with `seen_lock`. */
 static int index_differs(const File *file) {
     const Shared *shared = file->shared;
     return file->index && !shared->alone && !(shared->knows_index && is_same(index_now(file), shared->seen));
@@ -113,7 +113,7 @@ static int header_differs(File *file, unsigned char now[HEADER]) {
     return !(file->shared->knows_header && memcmp(now, file->shared->header, HEADER) == 0);
 }
 
-/* Drops what is cached if somebody else has written. */
+/* Drops what is cached if another process has written. */
 static int look(File *file, int at_file) {
     Shared *shared = file->shared;
     unsigned char header[HEADER];
@@ -142,7 +142,7 @@ static int look(File *file, int at_file) {
     return status == REFAULT_OK ? SQLITE_OK : complain(SQLITE_IOERR_READ);
 }
 
-/* A connection holds a lock now with which nobody else writes. */
+/* A connection holds a lock now with which no other writes. */
 static void is_alone(File *file, int *holds) {
     pthread_mutex_lock(&file->shared->seen_lock);
     if (!*holds) file->shared->alone++;

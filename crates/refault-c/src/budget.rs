@@ -11,7 +11,7 @@ use crate::status::{
     Failure, REFAULT_BUSY, REFAULT_NO_ROOM, REFAULT_SYSTEM, give, guarded, path, refault_status, text,
 };
 
-/// A number of bytes of which the regions that share it have at most so many resident.
+/// A limit, in bytes, of the resident memory of the regions that share it.
 pub type refault_budget = u64;
 /// A range of memory under a budget.
 pub type refault_region = u64;

@@ -311,7 +311,7 @@ pub unsafe extern "C" fn refault_file_read(
         if length == 0 {
             return Ok(());
         }
-        // SAFETY: the caller's: it is not null and holds so many bytes.
+        // SAFETY: the caller's: it is not null and holds `length` bytes.
         let buffer = unsafe { std::slice::from_raw_parts_mut(buffer.cast::<u8>(), length) };
         let found = file.read_at(buffer, offset).map_err(|error| read_failure(&error, error.to_string()))?;
         // SAFETY: as above.
@@ -337,7 +337,7 @@ pub unsafe extern "C" fn refault_file_write(
         if length == 0 {
             return Ok(());
         }
-        // SAFETY: the caller's: it is not null and holds so many bytes.
+        // SAFETY: the caller's: it is not null and holds `length` bytes.
         let buffer = unsafe { std::slice::from_raw_parts(buffer.cast::<u8>(), length) };
         file.write_at(buffer, offset).map_err(write_failure)
     })

@@ -150,7 +150,7 @@ fn other_processes_are_noticed() {
     for mode in ["delete", "wal"] {
         let database = directory.path().join(format!("{mode}.db"));
         run(None, &database, &format!("PRAGMA journal_mode = {mode};\n{LOAD}"));
-        // A connection of ours reads, somebody else's writes and checkpoints, ours reads again; and the other way
+        // A connection of ours reads, one of SQLite's own writes and checkpoints, ours reads again; and the other way
         // round.
         let mut reader = Shell::open_with(Some(extension), &database, &[("REFAULT_MEMORY", "16777216")]);
         for turn in 1..20 {

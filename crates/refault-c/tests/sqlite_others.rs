@@ -187,7 +187,7 @@ fn the_kernel_gathers_the_pages_of_a_checkpoint_and_of_a_commit() {
             assert!(ours.ask("PRAGMA wal_checkpoint(passive);").starts_with("0|"));
         }
         let file = std::fs::File::open(&database).expect("opens");
-        // Its last page: nobody has read it since, and nothing is read ahead so far from what is.
+        // Its last page: no process has read it since, and nothing is read ahead so far from what is.
         let (mut byte, at) = ([0], file.metadata().expect("is there").len() - 4096);
         let read = preadv2(&file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT);
         assert_eq!(read, Ok(1), "{mode}: the kernel's page cache is passed by");
@@ -198,7 +198,7 @@ fn the_kernel_gathers_the_pages_of_a_checkpoint_and_of_a_commit() {
     }
 }
 
-/// It is told, and the WAL stays what counts, whoever comes next.
+/// SQLite is told, and the WAL stays what counts for each later connection.
 #[test]
 fn a_checkpoint_that_the_disk_refused_leaves_everything_in_the_wal() {
     let directory = scratch();
@@ -298,7 +298,7 @@ fn a_child_after_fork_opens_and_reads() {
 /// Names and values.
 type Environment = &'static [(&'static str, &'static str)];
 
-/// Nobody is to believe that a cache is there which is not, or that it has a size which it has not.
+/// No program is to believe that a cache is there which is not, or that it has a size which it has not.
 #[test]
 fn a_configuration_that_cannot_be_had_fails_the_open() {
     let directory = scratch();
@@ -373,7 +373,7 @@ fn a_file_system_without_direct_io_is_left_to_the_default_vfs() {
     }
 }
 
-/// A default VFS without shared memory: a WAL cannot be had, unless by a lock that nobody shares.
+/// A default VFS without shared memory: a WAL cannot be had, unless by a lock that no other connection shares.
 #[test]
 fn a_default_vfs_without_shared_memory_does_as_without_us() {
     let directory = scratch();
@@ -393,7 +393,7 @@ fn a_default_vfs_without_shared_memory_does_as_without_us() {
     assert_eq!(answer("ours.db", "vfs=refault"), default);
 }
 
-/// The shell's command that runs a script from a file: whoever gives a long one through the pipe waits for its end.
+/// The shell's command that runs a script from a file: a test that gives a long one through the pipe waits for its end.
 fn read(file: &Path, script: &str) -> String {
     std::fs::write(file, script).expect("writes");
     format!(".read {}", file.display())

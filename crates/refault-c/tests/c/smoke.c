@@ -82,7 +82,7 @@ static void files(void) {
     CHECK(timespec_get(&from, TIME_UTC) == TIME_UTC);
     do CHECK(timespec_get(&now, TIME_UTC) == TIME_UTC);
     while ((now.tv_sec - from.tv_sec) * 1000000000L + now.tv_nsec - from.tv_nsec < 30000000L);
-    FILE *other_way = fopen(path, "r+b"); /* somebody else writes */
+    FILE *other_way = fopen(path, "r+b"); /* another writer */
     CHECK(other_way && fputs("changed", other_way) >= 0 && fclose(other_way) == 0);
     uint32_t was_changed = 0;
     CHECK(refault_file_reload_if_changed(file, NULL) == REFAULT_BAD_ARGUMENT);
