@@ -4,12 +4,12 @@
 ///
 /// The methods are called from several threads, a few times per second and thread at most.
 pub trait Progress: Sync {
-    /// There are so many more accesses to do.
+    /// There are `accesses` more accesses to do.
     fn add(&self, accesses: u64) {
         let _ = accesses;
     }
 
-    /// So many are done.
+    /// `accesses` accesses are done.
     fn advance(&self, accesses: u64) {
         let _ = accesses;
     }

@@ -73,7 +73,7 @@ pub struct Sweep {
 /// The start of a trace, as a number of accesses or as a share of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum WarmUp {
-    /// So many accesses.
+    /// This number of accesses.
     Accesses(u64),
     /// This part of all accesses, from 0 to less than 1.
     Share(f64),
@@ -310,7 +310,7 @@ pub fn layout_of(source: &dyn Accesses) -> Result<Layout, LabError> {
     Ok(first_pass(source, &|| false)?.0)
 }
 
-/// The first pass, and what the reader had to say, unless it is found while it runs that nobody wants it.
+/// The first pass, and what the reader had to say; cancelled as soon as `ends` says that the caller wants it no more.
 fn first_pass(source: &dyn Accesses, ends: &dyn Fn() -> bool) -> Result<(Layout, Reading), LabError> {
     let mut reader = source.open()?;
     let mut buffer = Vec::new();
@@ -370,7 +370,7 @@ fn feed(
     let mut next = Block::default();
     decoder.fill(layout, &mut block)?;
     while !block.accesses.is_empty() {
-        // The longest first, one by one to whoever is free: so threads end a block at the same time.
+        // The longest first, one by one to the thread that is free: so threads end a block at the same time.
         let mut longest_first: Vec<&mut Running> = running.iter_mut().collect();
         longest_first.sort_by_key(|run| std::cmp::Reverse(run.wall));
         let (decoded, ()) = rayon::join(

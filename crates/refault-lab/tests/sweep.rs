@@ -36,7 +36,7 @@ fn threads_groups_and_neighbours_change_nothing() {
     assert_eq!(figures(&sweep(&sources[0], &narrow, &()).unwrap()), alone[0], "few simulations at a time");
 }
 
-/// A trace of so many pages, a multiple of `step` apart, whose later passes have `later` more on each number.
+/// A trace of 100 pages, `step` apart, whose later passes have `later` more on each number.
 struct Changing {
     name: &'static str,
     step: u64,

@@ -1,10 +1,10 @@
 //! The machine of the experiment: one program in a memory cgroup with classic lists and compressed swap, its limit
 //! going up and down, and a monitor of physical memory beside it.
 //!
-//! A simulated page stands for `factor` pages of 4 KiB (a power of two), and every cost of a page counts so often. The
-//! limit follows cgroup v1: lowering it evicts until the usage fits or a try frees nothing; only
-//! then the new limit is in force. That happens on another CPU while the program goes on, and is not counted as its
-//! stall. Physical memory is mostly free; the program's frames lie in chunks of it and are reused in stack order.
+//! A simulated page stands for `factor` pages of 4 KiB (a power of two), and every cost of a page counts `factor`
+//! times. The limit follows cgroup v1: lowering it evicts until the usage fits or a try frees nothing; only then the
+//! new limit is in force. That happens on another CPU while the program goes on, and is not counted as its stall.
+//! Physical memory is mostly free; the program's frames lie in chunks of it and are reused in stack order.
 //!
 //! Cost: proportional to faults, pages examined by reclaim and checks of the monitor; not to accesses.
 

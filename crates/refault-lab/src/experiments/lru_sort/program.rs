@@ -15,7 +15,7 @@ use refault_core::monitor::Random;
 pub enum Law {
     /// Not at all after it was filled.
     Cold,
-    /// One page after the other, the whole part once in so many seconds.
+    /// One page after the other, the whole part once in `period` seconds.
     Sweep {
         /// Seconds for all pages of the part.
         period: f64,
