@@ -100,7 +100,7 @@ def kdtree(make, size):
 
 
 def points(make, size):
-    """Points of whole numbers below 1000 that make, with a tree's index of them, so many bytes."""
+    """Points of whole numbers below 1000 that make, with a tree's index of them, `size` bytes."""
     array, random = make((size // 32, 3), np.float64), np.random.default_rng(9)
     for at in range(0, len(array), 1 << 16):
         piece = array[at : at + (1 << 16)]
@@ -175,7 +175,7 @@ class Killed(Exception):
 
 
 def run_child(command, script, *words, patience=PATIENCE):
-    """Runs a script's child for so many seconds at most; what it printed."""
+    """Runs a script's child for `patience` seconds at most; what it printed."""
     try:
         whole = [*command, sys.executable, script, "--child", *words]
         ran = subprocess.run(whole, capture_output=True, text=True, timeout=patience)

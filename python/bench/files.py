@@ -106,7 +106,7 @@ def whole(file):
 
 
 def buffered(path, memory):
-    """A file behind fsspec's block cache of so much memory, as object stores' files have it."""
+    """A file behind fsspec's block cache of `memory` bytes, as object stores' files have it."""
     from fsspec.spec import AbstractBufferedFile
 
     class Local(AbstractBufferedFile):

@@ -1,4 +1,4 @@
-"""One worker beside two, one thread each, on this machine: median of so many turns, and what a task costs beyond its work.
+"""One worker beside two, one thread each, on this machine: median of TURNS, and what a task costs beyond its work.
 
 python python/bench/sweep_scaling.py [TURNS]
 """

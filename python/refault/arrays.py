@@ -191,9 +191,9 @@ def pinned(array: NDArray[Any]) -> Iterator[None]:
     """While it lasts, an array of this module is resident and stays so: for what writes into memory past the program.
 
     Needed for reads of a file that was opened with ``O_DIRECT``, for buffers that are registered with io_uring, and for
-    another process's ``process_vm_writev``. The kernel holds on to the pages while such a call is under way, nobody is told
-    that they are written to, and what it writes to a page that is evicted meanwhile is lost. Every other call may be given
-    any array. Slices may be pinned, and pins may overlap. Seven eighths of a budget can be pinned at most.
+    another process's ``process_vm_writev``. The kernel holds on to the pages while such a call is under way, and does
+    not say that it writes to them. What it writes to a page that is evicted meanwhile is lost. Every other call may be
+    given any array. Slices may be pinned, and pins may overlap. Seven eighths of a budget can be pinned at most.
 
     Raises RuntimeError, with nothing pinned, if the array does not fit; ValueError if it is not one of this module's.
 
@@ -256,7 +256,7 @@ def _extent(shape: Shape, least: int = 0) -> tuple[int, ...]:
 
 
 def _budget(size: Size | Budget, room: int = 0) -> Budget:
-    """A budget, or one for an array of so many bytes."""
+    """A budget, or one for an array of ``size`` bytes."""
     if isinstance(size, Budget):
         return size
     return Budget(size, address_space=max(ADDRESS_SPACE, room + OWN_ADDRESSES))

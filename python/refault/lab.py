@@ -163,7 +163,7 @@ class PythonPolicy:
     name: str | None = None
 
     def start(self, memory_pages: int) -> None:
-        """An empty memory of so many pages."""
+        """An empty memory of ``memory_pages`` pages."""
 
     def hit(self, page: int) -> None:
         """A resident page is accessed."""

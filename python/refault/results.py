@@ -139,7 +139,7 @@ class Curves(Table):
         ]
 
     def at(self, memory_pages: int, policy: str = "lru", trace: str | None = None) -> float:
-        """The miss ratio with so many pages: that of the largest known size that is not larger; 1 below the smallest."""
+        """The miss ratio with ``memory_pages``: that of the largest known size not above it; 1 below the smallest."""
         if not memory_pages >= 0:
             raise ValueError(f"memory is 0 pages or more; not {memory_pages}")
         ratio = 1.0

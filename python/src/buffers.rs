@@ -99,13 +99,13 @@ impl<'py> Writable<'py> {
         if is_objects { Err(refused(None)) } else { Ok(lent) }
     }
 
-    /// The bytes. Whoever else writes to them at the same time gets what threads get that read into one buffer.
+    /// The bytes. A thread that writes to them at the same time gets what threads get that read into one buffer.
     pub fn bytes(&mut self) -> &mut [u8] {
         let length = usize::try_from(self.view.length).unwrap_or(0);
         if length == 0 {
             return &mut [];
         }
-        // SAFETY: CPython lends so many bytes, writable, until they are released, which is when `self` ends.
+        // SAFETY: CPython lends `length` bytes, writable, until they are released, which is when `self` ends.
         unsafe { std::slice::from_raw_parts_mut(self.view.bytes.cast::<u8>(), length) }
     }
 }
@@ -137,7 +137,7 @@ impl<'py> Readable<'py> {
         if length == 0 {
             return &[];
         }
-        // SAFETY: CPython lends so many bytes until they are released, which is when `self` ends.
+        // SAFETY: CPython lends `length` bytes until they are released, which is when `self` ends.
         unsafe { std::slice::from_raw_parts(self.view.bytes.cast::<u8>(), length) }
     }
 }

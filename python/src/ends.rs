@@ -1,5 +1,5 @@
 //! What a fork and the end of the interpreter take away: a child has none of the threads of the parent's caches, and
-//! whoever held their locks is gone; when the interpreter ends, nobody reads for a cache by Python any more.
+//! none of those that held their locks. When the interpreter ends, no thread reads for a cache by Python any more.
 //!
 //! What such a thread would have to finish is not waited for: it is left where it is.
 

@@ -1,8 +1,8 @@
 //! Files that Python reads for the cache: objects in a store, members of an archive, whatever has bytes at offsets.
 //!
 //! Invariant: nothing here is called by a thread that holds the interpreter's lock and waits for another of ours;
-//! whoever asks the cache has let go of it before. What Python raises goes through the cache as it is, so that who reads
-//! gets it: Ctrl-C is no error of a device.
+//! a thread that asks the cache has let go of it before. What Python raises goes through the cache as it is, so that
+//! who reads gets it: Ctrl-C is no error of a device.
 
 use std::io::{self, IoSlice, IoSliceMut};
 
@@ -48,8 +48,8 @@ fn call<'py>(callable: &Bound<'py, PyAny>, arguments: (u64, usize)) -> PyResult<
     // without anything to be done when it does.
     let may_unwind = std::hint::black_box(may_unwind);
     let guard = StopUnwinding;
-    // SAFETY: both objects live through the call, names may be none, and the lock is held. The guard lets nobody above
-    // see that it unwinds.
+    // SAFETY: both objects live through the call, names may be none, and the lock is held. The guard lets no function
+    // above see that it unwinds.
     let answer = unsafe { may_unwind(callable.as_ptr(), arguments.as_ptr(), std::ptr::null_mut()) };
     std::mem::forget(guard);
     // SAFETY: a new reference, or null with an exception.

@@ -108,7 +108,7 @@ unsafe extern "C" fn realloc(context: *mut c_void, old: *mut c_void, bytes: usiz
         known.regions().insert(old as usize, region);
         return new;
     }
-    // SAFETY: both have at least so many bytes, and they are different memory.
+    // SAFETY: both have at least as many bytes as are copied, and they are different memory.
     unsafe { std::ptr::copy_nonoverlapping(region.as_ptr(), new.cast::<u8>(), region.len().min(bytes)) };
     new
 }
@@ -133,7 +133,7 @@ unsafe extern "C" {
     fn libc_free(pointer: *mut c_void);
 }
 
-/// Gives back a handler when nobody holds its capsule any more.
+/// Gives back a handler when no object holds its capsule any more.
 unsafe extern "C" fn drop_handler(capsule: *mut ffi::PyObject) {
     // SAFETY: called by Python with a capsule that `numpy_handler` made.
     unsafe {

@@ -111,7 +111,7 @@ impl Memory {
         Memory { address, bytes: region.len(), region, pinned: Mutex::default() }
     }
 
-    /// With the interpreter's lock, so that nobody has this one while Python forks.
+    /// With the interpreter's lock, so that no thread has this one while Python forks.
     fn pins(&self) -> MutexGuard<'_, Vec<Range<usize>>> {
         self.pinned.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }

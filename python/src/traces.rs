@@ -118,7 +118,7 @@ impl Trace {
         Ok(Trace::of(Source::Custom(Arc::new(array))))
     }
 
-    /// A part: so many accesses from a place on.
+    /// A part: at most `limit` accesses, after the first `skip`.
     #[pyo3(signature = (skip=0, limit=None))]
     fn part(&self, skip: u64, limit: Option<u64>) -> Trace {
         Trace::of(self.source.clone().part(Part { skip, limit, ..Part::default() }))
@@ -197,7 +197,7 @@ struct Array {
     accesses: usize,
     kind: Kind,
     name: String,
-    /// Keep the memory alive. NumPy moves no memory of an array that somebody else refers to.
+    /// Keep the memory alive. NumPy moves no memory of an array that another object refers to.
     _owners: (Py<PyAny>, Option<Py<PyAny>>),
 }
 
@@ -208,7 +208,8 @@ impl std::fmt::Debug for Array {
 }
 
 // SAFETY: the pointers are only read, and what they point to lives as long as the owners; all else can be sent and
-// shared. Whoever writes to the array meanwhile gets wrong figures: every value that is read is checked or masked.
+// shared. A program that writes to the array meanwhile gets wrong figures: every value that is read is checked or
+// masked.
 unsafe impl Send for Array {}
 // SAFETY: as above.
 unsafe impl Sync for Array {}
@@ -219,7 +220,7 @@ impl OpenTrace for Array {
     }
 
     fn open(&self) -> Result<Box<dyn TraceReader>, TraceError> {
-        // The source is kept by whoever reads it only through this reader, so the reader keeps the array too.
+        // A caller that reads the source keeps it only through this reader, so the reader keeps the array too.
         let owners = Python::attach(|py| {
             (self._owners.0.clone_ref(py), self._owners.1.as_ref().map(|owner| owner.clone_ref(py)))
         });

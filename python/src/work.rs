@@ -81,7 +81,7 @@ fn attend<T: Send + 'static>(
     let thread = std::thread::Builder::new()
         .name("refault".to_owned())
         .spawn(move || {
-            // Nobody waits any more if this fails.
+            // No thread waits any more if this fails.
             let _ = sender.send(work());
         })
         .map_err(|error| crate::errors::os_error(&error, format!("cannot start a thread: {error}"), None))?;

@@ -177,7 +177,7 @@ print(json.dumps([needs, peak - before]))
         spec = "uniform:pages=300000,accesses=1500000"
         found = subprocess.run([sys.executable, "-c", program, spec, policies], capture_output=True, check=True)
         declared, taken = json.loads(found.stdout)
-        # No more than is declared, and not so much less that workers would stand idle.
+        # No more than is declared, and over an eighth of it: with less, workers would stand idle.
         assert declared / 8 < taken <= declared, policies
 
 
