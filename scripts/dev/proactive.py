@@ -288,7 +288,7 @@ def run(name, way, args):
             started_at = time.monotonic()
 
             def sample(seconds):
-                """The memory each quarter of a second, for so long."""
+                """The memory each quarter of a second, for `seconds`."""
                 begun, memory = time.monotonic(), []
                 while time.monotonic() - begun < seconds:
                     memory.append(groups.bytes() + zram.bytes())

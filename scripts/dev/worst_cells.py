@@ -31,7 +31,7 @@ PAGE_BITS = (1 << 56) - 1
 OTHER = 1 << 40
 SIZES = "5%,10%,25%,50%"
 MIN_MEMORY = 10
-# Pairs of traces are made where neither is so many times as long as the other.
+# Pairs of traces are made where neither is MAX_RATIO times as long as the other.
 MAX_RATIO = 15
 LENGTH = 120_000
 
@@ -60,7 +60,7 @@ def popular(exponent, rng):
 
 
 def turns(length, rng):
-    """A loop, and popular pages that move a little, in turns of so many accesses."""
+    """A loop, and popular pages that move a little, in turns of `length` accesses."""
     draw, looped, sequence = zipf(3000, 0.9, rng), itertools.count(), []
     for turn in range(LENGTH // length):
         if turn % 2 == 0:

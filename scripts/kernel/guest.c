@@ -132,7 +132,8 @@ static struct task tasks[MAX_TASKS];
 static int group_count, task_count;
 // What kernel files say. Shared, as the report is, so that tasks do not lock copies of it.
 static char *text;
-// How accesses are made: TLB flushes and folds of statistics every so many accesses (0: never), hints, the file.
+// How accesses are made: TLB flushes and folds of statistics each after this number of accesses (0: never), hints, the
+// file.
 static u64 flush_every, fold_every, random_reads = 1;
 // How many pages are left free before tasks begin, where the machine's memory is the limit (0: groups have limits).
 static u64 ballast;
@@ -377,7 +378,7 @@ static void set_limit(const struct group *g, const char *file, u64 pages, u64 no
     must_tell(path, pages == NONE ? NONE : (pages + g->extra) * PAGE + g->own);
 }
 
-// Takes and locks memory until only so many pages are free. What is free is counted exactly: in small steps at the end.
+// Takes and locks memory until only `pages` pages are free. What is free is counted exactly: in small steps at the end.
 static void take_all_but(u64 pages) {
     for (;;) {
         slurp("/proc/sys/vm/stat_refresh", text, TEXT);
