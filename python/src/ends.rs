@@ -1,4 +1,4 @@
-//! What a fork and the end of the interpreter take away: a child has none of the threads of the parent's caches, and
+//! What a fork and the end of the interpreter take away. A child has none of the threads of the parent's caches, and
 //! none of those that held their locks. When the interpreter ends, no thread reads for a cache by Python any more.
 //!
 //! What such a thread would have to finish is not waited for: it is left where it is.

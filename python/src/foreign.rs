@@ -1,7 +1,7 @@
 //! Files that Python reads for the cache: objects in a store, members of an archive, whatever has bytes at offsets.
 //!
-//! Invariant: nothing here is called by a thread that holds the interpreter's lock and waits for another of ours;
-//! a thread that asks the cache has let go of it before. What Python raises goes through the cache as it is, so that
+//! Invariant: nothing here is called by a thread that holds the interpreter's lock and waits for another of ours.
+//! A thread that asks the cache has released it before. What Python raises goes through the cache as it is, so that
 //! who reads gets it: Ctrl-C is no error of a device.
 
 use std::io::{self, IoSlice, IoSliceMut};

@@ -33,8 +33,8 @@ use crate::cache::load::{PAGE, forget, pages_from_disk, write_file};
 use crate::live::tool;
 use crate::pager::kernel::{Kernel, cgroup_obstacle};
 
-/// Bytes that the kernel's cgroup gets beyond memory, for the program that reads: with these the file has about
-/// as many pages in memory as ours.
+/// Bytes that the kernel's cgroup gets beyond memory, for the program that reads. With these the file has about as
+/// many pages in memory as ours.
 const ALLOWANCE: u64 = 2 << 20;
 /// Seeds of a row.
 const SEEDS: u64 = 3;

@@ -2,9 +2,9 @@
 //!
 //! A program finds a preloaded library by its path, and so do the programs that it executes, after it may have closed
 //! every descriptor. So the library becomes a file: in the user's cache directory, or in a private one for temporary
-//! files; root's in one that all can read, for what root starts may become another user and then execute programs. It
+//! files. Root's lies in one that all can read: what root starts may become another user and then execute programs. It
 //! is compared with the packed one each time it is used, and replaced if it differs in a byte. Each build's has a
-//! directory of its own, named by what is in it: programs that another build has started go on executing others with
+//! directory of its own, named by what is in it. So programs that another build has started go on executing others with
 //! the library of that. When `refault` writes a new one, it removes those that no process has used for a month. Where
 //! no directory will do (none can be written, or nothing may be executed there), the library is memory that has a name
 //! in `/proc`. Programs that are executed after all descriptors were closed then run without it.

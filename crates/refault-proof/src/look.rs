@@ -17,7 +17,7 @@ use crate::memory::Tree;
 
 /// How long after the first look the second is taken.
 pub const INTERVAL: Duration = Duration::from_secs(2);
-/// All threads together have moved if they ran for this share of the time between the looks: the tool has threads that
+/// All threads together have moved if they ran for this share of the time between the looks. The tool has threads that
 /// look after something now and then.
 const MOVED: f64 = 0.05;
 /// Functions of the kernel that are shown for a thread.

@@ -63,7 +63,7 @@ impl Page {
     /// A page of zeros.
     pub const ZERO: Page = Page([0; PAGE_SIZE]);
 
-    /// A hash of the contents, by which pages can be told apart: two that differ have the same with a probability of
+    /// A hash of the contents, by which pages can be told apart. Two that differ have the same with a probability of
     /// one in 2^128, unless an attacker who knows the seed makes them so. Cost: 0.2 µs.
     pub fn fingerprint(&self, seed: u64) -> u128 {
         xxhash_rust::xxh3::xxh3_128_with_seed(&self.0, seed)

@@ -1,9 +1,9 @@
 //! The row of `--here` for builds in a loop: the files that a C compiler reads, in the order in which it reads them.
 //!
 //! Some hundred C files are made that include headers of this machine; `cc -M` says which files each of them reads. A
-//! build reads them all, whole, one C file after the other, each followed by its headers; nothing is compiled, since a
+//! build reads them all, whole, one C file after the other, each followed by its headers. Nothing is compiled: a
 //! compiler cannot be made to read through a page cache of ours. Copies are read, so that no other process has them in
-//! the kernel's page cache. C files have twice the memory, as trees have that are built in a loop; headers, which are
+//! the kernel's page cache. C files have twice the memory, as trees have that are built in a loop. Headers, which are
 //! read again and again, are a small part.
 //!
 //! Cost: a second or two of `cc -M`, and twice memory on disk.

@@ -1,4 +1,4 @@
-/* Goes round MIB MiB for ever, with a PAUSE in microseconds after each MiB, and looks each time whether the sum of
+/* Goes round MIB MiB for ever, with a PAUSE in microseconds after each MiB. Looks each time whether the sum of
  * its marks is what it was. Prints nothing, or "lost". Arguments: MIB [PAUSE]. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* Fills HOT and COLD MiB, reads the hot ones again and again for MILLISECONDS of processor time (a busy machine
- * takes longer for as much), and looks at the cold ones once at the end. Prints "whole", or "damaged". Arguments: HOT COLD
- * MILLISECONDS. */
+/* Fills HOT and COLD MiB, reads the hot ones again and again for MILLISECONDS of processor time, and looks at the
+ * cold ones once at the end. (A busy machine takes longer for as much.) Prints "whole", or "damaged".
+ * Arguments: HOT COLD MILLISECONDS. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

@@ -1,6 +1,6 @@
-/* Makes ROUNDS rounds of 3000 accesses to MIB MiB, one every 700 ms, so that time decides which look sees an
- * access, and not the machine: half of them to scattered pages, of which the lower ones are touched more often, half a
- * scan that goes on from where it was. Prints "done". Arguments: MIB ROUNDS. */
+/* Makes ROUNDS rounds of 3000 accesses to MIB MiB, one every 700 ms: so time decides which look sees an access,
+ * and not the machine. Half of them are to scattered pages, of which the program touches the lower ones more often.
+ * Half are a scan that goes on from where it was. Prints "done". Arguments: MIB ROUNDS. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -213,8 +213,8 @@ impl WTinyLfu {
         WTinyLfu { keys: Some(keys), ..self }
     }
 
-    /// What is counted for a page. One that has the id of a page before is not that page: what was counted for the other
-    /// stays in the sketch under a key that no look-up asks for, until it is halved away.
+    /// What is counted for a page. One that has the id of a page before is not that page. What was counted for the
+    /// other stays in the sketch under a key that no look-up asks for, until it is halved away.
     #[inline]
     fn key(&self, page: PageId) -> u64 {
         let key = self.keys.as_ref().and_then(|keys| keys.get(page as usize).copied());
