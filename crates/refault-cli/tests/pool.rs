@@ -97,9 +97,10 @@ impl Place {
         members.into_iter().find(|member| member["pid"].as_u64() == Some(id)).unwrap_or(Value::Null)
     }
 
-    /// Looks for `seconds` at the sum from outside. 2 % and a MiB for each program's stacks and loader are not counted. The
-    /// kernel's count takes some milliseconds, and has pages twice that move meanwhile to addresses which it reads later.
-    /// (A control group's count, which is of one moment, does not show these.) So what is exceeded is so in each of three.
+    /// Looks for `seconds` at the sum from outside. 2 % and a MiB for each program's stacks and loader are not counted.
+    /// The kernel's count takes some milliseconds, and has pages twice that move meanwhile to addresses which it reads
+    /// later. (A control group's count, which is of one moment, does not show these.) So what is exceeded is so in each
+    /// of three.
     fn holds(&self, memory: u64, programs: u64, seconds: u64) {
         let most = memory + memory / 50 + programs * MIB;
         let until = Instant::now() + Duration::from_secs(seconds);

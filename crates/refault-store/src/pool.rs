@@ -142,8 +142,8 @@ impl CompressedPool {
         u64::from(self.blocks) * self.block as u64
     }
 
-    /// The blocks may take `limit` bytes at most from now on, or as many as were ever in use. Gives back the addresses of
-    /// the rest. Whether there were any.
+    /// The blocks may take `limit` bytes at most from now on, or as many as were ever in use. Gives back the addresses
+    /// of the rest. Whether there were any.
     pub fn lower_limit(&mut self, limit: u64) -> bool {
         let fresh = self.free.get_mut().expect("invariant: nothing panics under this lock").fresh;
         let blocks = (limit / self.block as u64).clamp(u64::from(fresh.max(1)), u64::from(self.blocks)) as u32;
