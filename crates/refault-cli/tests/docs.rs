@@ -206,6 +206,45 @@ fn sentences_are_short_and_name_actors() {
     assert!(wrong.is_empty(), "{} sentences:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+/// Comments of Rust sources, lines that follow each other as one text, with the number of the first.
+fn comments(text: &str) -> Vec<(usize, String)> {
+    let mut found: Vec<(usize, String)> = Vec::new();
+    let mut goes_on = false;
+    for (number, line) in (1..).zip(text.lines()) {
+        let whole = line.trim_start().strip_prefix("//");
+        let Some(comment) = whole.or_else(|| line.split_once(" // ").map(|(_, comment)| comment)) else {
+            goes_on = false;
+            continue;
+        };
+        match found.last_mut().filter(|_| goes_on && whole.is_some()) {
+            Some((_, text)) => *text += &format!(" {comment}"),
+            None => found.push((number, comment.to_owned())),
+        }
+        goes_on = whole.is_some();
+    }
+    found
+}
+
+/// What stands between `` ` `` is a name, as that of an account.
+#[test]
+fn comments_name_their_actor() {
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for name in files(".", &["rs"]) {
+        for (number, comment) in comments(&read(&name)) {
+            count += 1;
+            let words: String = comment.split('`').step_by(2).collect::<Vec<_>>().join(" x ");
+            let words = words.to_lowercase().replace(|c: char| !c.is_alphanumeric(), " ");
+            let padded = format!(" {} ", words.split_whitespace().collect::<Vec<_>>().join(" "));
+            for banned in BANNED.iter().chain(&["so much"]).filter(|banned| padded.contains(&format!(" {banned} "))) {
+                wrong.push(format!("{name}:{number}: \"{banned}\" in: {comment}"));
+            }
+        }
+    }
+    assert!(count > 10_000, "only {count} comments were found");
+    assert!(wrong.is_empty(), "{} comments:\n{}", wrong.len(), wrong.join("\n"));
+}
+
 #[test]
 fn links_lead_to_sections() {
     let mut wrong = Vec::new();
