@@ -1,7 +1,7 @@
 //! The engine under its one lock, and what a call in progress holds of memory.
 //!
-//! Invariant: no code of the program's runs while the lock is held. Cost: an exchange, and a wait while another thread's
-//! fault is served.
+//! Invariant: no code of the program's runs while the lock is held. Cost: an exchange, and a wait while another
+//! thread's fault is served.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 

@@ -50,8 +50,8 @@ pub(crate) extern "C" fn on_signal(signal: i32, info: *mut Info, context: *mut C
     signals::deliver_kept(thread, context);
 }
 
-/// The budget has shrunk, or others lack memory, and this thread was asked for some. A call that it waits in and that the
-/// signal has ended is made again, so that the program sees nothing of it.
+/// The budget has shrunk, or others lack memory, and this thread was asked for some. A call that it waits in and that
+/// the signal has ended is made again, so that the program sees nothing of it.
 fn make_room(thread: &mut Thread, context: &mut Context) {
     if !crate::patched::fast::make_room(thread, context) {
         return;

@@ -282,8 +282,8 @@ unsafe extern "C" {
     pub(crate) fn refault_end_thread(state: *const u32, status: usize) -> !;
 }
 
-/// The instructions around a call that waits with the program's signals open: its beginning, the call, what follows, and
-/// the end.
+/// The instructions around a call that waits with the program's signals open: its beginning, the call, what follows,
+/// and the end.
 #[derive(Clone, Copy)]
 pub(crate) struct Window {
     begin: usize,

@@ -4,10 +4,10 @@
 //! the frame that the kernel would have made, on the stack where the program wants it, after bringing that stack in. So
 //! a stack may be evicted, and may be as small as the program likes.
 //!
-//! Invariants: SIGSYS, SIGBUS and SIGSEGV are never blocked but while the agent works (SIGBUS and SIGSEGV not even then)
-//! and always come to the agent, until they are given back ([`give_back`]); the program sees the actions, masks and
-//! alternate stacks that it has set; a signal that comes while a call waits ends it as it would have ended the program's
-//! own.
+//! Invariants: SIGSYS, SIGBUS and SIGSEGV are never blocked but while the agent works (SIGBUS and SIGSEGV not even
+//! then). They always come to the agent, until they are given back ([`give_back`]). The program sees the actions, masks
+//! and alternate stacks that it has set. A signal that comes while a call waits ends it as it would have ended the
+//! program's own.
 
 pub(crate) mod sets;
 
@@ -72,8 +72,8 @@ pub(crate) fn copy(thread: &mut Thread) -> Actions {
     thread.actions().clone()
 }
 
-/// The actions of a child that begins without its parent's (CLONE_CLEAR_SIGHAND): what is ignored stays ignored, and nothing
-/// else is left of them.
+/// The actions of a child that begins without its parent's (CLONE_CLEAR_SIGHAND): what is ignored stays ignored, and
+/// nothing else is left of them.
 pub(crate) fn clear(actions: &mut Actions) {
     for action in &mut actions.0 {
         *action = Action { handler: if action.handler == SIG_IGN { SIG_IGN } else { SIG_DFL }, ..Action::default() };
@@ -162,8 +162,8 @@ fn take_requests(thread: &mut Thread) {
 /// Tells the kernel of an alternate stack while this thread is on the one that it has. The kernel refuses that to a
 /// thread whose stack pointer is there, so the pointer is `elsewhere` for the moment of the call.
 fn set_kernel_stack(stack: &AlternateStack, elsewhere: usize) {
-    // SAFETY: nothing uses the stack between the two moves: all signals are blocked, and the one instruction between them
-    // is the call, for which the kernel reads `stack` alone.
+    // SAFETY: nothing uses the stack between the two moves: all signals are blocked, and the one instruction between
+    // them is the call, for which the kernel reads `stack` alone.
     unsafe {
         std::arch::asm!("xchg rsp, {elsewhere}", "syscall", "xchg rsp, {elsewhere}",
             elsewhere = inout(reg) elsewhere => _, inlateout("rax") SYS_sigaltstack => _, in("rdi") stack, in("rsi") 0usize,
@@ -288,8 +288,8 @@ fn is_on(stack: &AlternateStack, at: usize) -> bool {
     at > stack.start && at - stack.start <= stack.bytes
 }
 
-/// A signal for the program has come that is not kept; `context` is what it interrupted: the program, or a call that waits for it.
-/// Does not return in the second case.
+/// A signal for the program has come that is not kept; `context` is what it interrupted: the program, or a call that
+/// waits for it. Does not return in the second case.
 pub(crate) fn arrive(thread: &mut Thread, info: &Info, context: &mut Context) {
     let signal = info.signal;
     let rip = context.registers[register::RIP] as usize;

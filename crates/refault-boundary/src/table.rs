@@ -1,6 +1,6 @@
-//! The table of system calls: a row of each, with the memory that it reads and writes, how it is made, and whether it may
-//! be made twice. The rows are in [`rows`], the memory of calls that lead on by a structure in [`requests`], [`devices`]
-//! and [`programs`].
+//! The table of system calls: a row of each, with the memory that it reads and writes, how it is made, and whether it
+//! may be made twice. The rows are in [`rows`], the memory of calls that lead on by a structure in [`requests`],
+//! [`devices`] and [`programs`].
 //!
 //! What a row names is brought in before its call is made and held until it has returned. So the kernel meets no page
 //! that is out, and an EFAULT is the program's own. A call is made again after EFAULT only where its row says why that

@@ -1,8 +1,8 @@
 //! What the agent has for each thread of the program: a stack for its handlers, and at its top what it knows of the
 //! thread.
 //!
-//! The stack is the thread's alternate signal stack as far as the kernel is concerned, so a handler finds its thread
-//! from its own stack pointer: no thread-locals. What the program believes to be its alternate stack is kept here.
+//! To the kernel, the stack is the thread's alternate signal stack. So a handler finds its thread from its own stack
+//! pointer: no thread-locals. What the program believes to be its alternate stack is kept here.
 //!
 //! Invariants: a block belongs to one thread from its clone to its end; blocks are aligned to their size; the lowest
 //! page of a block is no memory. Cost: 256 KiB of addresses per thread, some 12 KiB of memory.
@@ -29,8 +29,8 @@ const GROUP: usize = 16;
 
 const EINTR: u64 = -4i64 as u64;
 
-/// Whether a call that waits was ended to let its thread make room, and is about to be made again or was. A signal of the
-/// program's that comes before it is would have found it waiting.
+/// Whether a call that waits was ended to let its thread make room, and is about to be made again or was. A signal of
+/// the program's that comes before it is would have found it waiting.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Remade {
     No,
@@ -54,8 +54,8 @@ impl Remade {
         }
     }
 
-    /// What the call says, when a signal with these flags of its action comes right before it is made again. `None`: it is made
-    /// again behind the signal.
+    /// What the call says, when a signal with these flags of its action comes right before it is made again. `None`: it
+    /// is made again behind the signal.
     pub(crate) fn said(self, restarts: bool) -> Option<u64> {
         let ends = match self {
             Remade::No => false,
@@ -66,8 +66,8 @@ impl Remade {
     }
 }
 
-/// Whether a call was made that the kernel has put back before its instruction: `syscall` leaves in RCX what follows, and for
-/// `int 0x80` nothing says it, so it is taken for made.
+/// Whether a call was made that the kernel has put back before its instruction: `syscall` leaves in RCX what follows,
+/// and for `int 0x80` nothing says it, so it is taken for made.
 fn was_made(context: &Context, after: u64) -> bool {
     let is_gate = crate::frame::Window::of(after as usize).is_some_and(|window| window.is_gate);
     is_gate || context.registers[register::RCX] == after
@@ -82,7 +82,8 @@ pub(crate) struct Thread {
     pub(crate) alternate: AlternateStack,
     /// While a call waits with the program's signals open: the frame of the interrupted program.
     pub(crate) waiting: *mut Frame,
-    /// What the agent was last entered with from the program, by a signal: true as long as the thread is on its stack here.
+    /// What the agent was last entered with from the program, by a signal: true as long as the thread is on its stack
+    /// here.
     pub(crate) entered: *const Context,
     /// The mask with which it waits, where the call brings one.
     pub(crate) waiting_mask: Option<u64>,
@@ -203,8 +204,8 @@ impl Thread {
         (start..=start + bytes).contains(&(context.registers[register::RSP] as usize))
     }
 
-    /// Where the frame is that the thread entered the agent with whose stack pointer this is; `None` if it is on no stack of
-    /// the agent's.
+    /// Where the frame is that the thread entered the agent with whose stack pointer this is; `None` if it is on no
+    /// stack of the agent's.
     pub(crate) fn entered_with(pointer: usize) -> Option<usize> {
         let block = pointer & !(BLOCK - 1);
         let is_one = BLOCKS.lock().contains(&block);

@@ -1,17 +1,19 @@
 //! Calls of 32 bits that a program of 64 makes by `int 0x80`.
 //!
-//! They have numbers and registers of their own ([`refault_linux::i386`]). The kernel says by the signal's architecture which
-//! convention a call follows. Each is one of four:
+//! They have numbers and registers of their own ([`refault_linux::i386`]). The kernel says by the signal's architecture
+//! which convention a call follows. Each is one of four:
 //!
 //! - the same as a call of 64 bits, by another number: served as that one;
 //! - the same with arguments in another form (a position in two halves, vectors of 32 bits): put into the form of 64 bits
 //!   and served as that one;
-//! - one whose structures have a form of 32 bits: made by the same gate from the agent's own code, with its memory held;
+//! - one whose structures have a form of 32 bits: made by the same gate from the agent's own code, with its memory
+//!   held;
 //! - one that hands the kernel what the agent must know and cannot have in this form (handlers, frames, filters, robust
 //!   lists of 32 bits): ENOSYS, which is said once.
 //!
-//! Invariants: no other call is made than was asked for; what is mapped lies where 32 bits reach, as it does alone. Calls of
-//! x32 (bit 30 of the number) are answered with ENOSYS before they come here, as a kernel without them answers.
+//! Invariants: no other call is made than was asked for; what is mapped lies where 32 bits reach, as it does alone.
+//! Calls of x32 (bit 30 of the number) are answered with ENOSYS before they come here, as a kernel without them
+//! answers.
 //! Cost: a signal per call.
 
 mod same;

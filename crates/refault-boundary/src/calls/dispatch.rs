@@ -1,7 +1,8 @@
 //! System calls of the program: each is served as its row of the table says ([`crate::table`]).
 //!
-//! A call's memory is brought in before it is made and held until it has returned, so the kernel never meets a missing
-//! page, a call that consumes is never repeated, and a call that waits (a futex, a `read`) finds its memory where it was.
+//! The agent brings a call's memory in before it makes the call, and holds it until the call has returned. So the
+//! kernel never meets a missing page, and a call that consumes is never repeated. A call that waits (a futex, a `read`)
+//! finds its memory where it was.
 
 use refault_linux::calls::*;
 use refault_linux::errno::{EBADF, EFAULT, EINVAL, ENOSYS};
@@ -173,8 +174,8 @@ fn waiting(thread: &mut Thread, context: &mut Context, row: &Row, mut arguments:
     result
 }
 
-/// A filter is about to be set, which may forbid what the agent needs: from here on the program has its memory, its calls
-/// and, if it has one thread, its signals as the kernel gives them. False if its memory cannot be had.
+/// A filter is about to be set, which may forbid what the agent needs: from here on the program has its memory, its
+/// calls and, if it has one thread, its signals as the kernel gives them. False if its memory cannot be had.
 pub(crate) fn give_up(thread: &mut Thread, context: &mut Context) -> bool {
     let mut paging = engine_lock::paging();
     // Before: what is asked from here on would be asked of the program's own action.

@@ -1,5 +1,5 @@
-//! The memory of a call: brought in before it is made, held until it has returned, and what takes the place of times and
-//! masks that the agent must be able to change meanwhile.
+//! The memory of a call: brought in before the call is made, held until it has returned. Here are also the copies that
+//! take the place of times and masks that the agent must be able to change meanwhile.
 //!
 //! What a call names stands in [`crate::table`]. Invariant: what is held is released when the call has returned, by
 //! [`engine_lock::release`]. Cost: the engine's lock once for each span.
@@ -153,9 +153,9 @@ fn replace_mask(thread: &mut Thread, argument: &mut usize, own: &mut u64) {
     }
 }
 
-/// Whether a call that says EFAULT met a page that was out, and so is to be made again: its row says that this changes
-/// nothing, and memory of it had to be brought in anew, which is held from now on, or another thread may have brought it
-/// in meanwhile. All others have their EFAULT from the kernel, and it stays.
+/// Whether a call that says EFAULT met a page that was out, and so is to be made again. Its row says that this changes
+/// nothing. Besides, its memory had to be brought in anew, or another thread may have brought it in meanwhile. What is
+/// brought in here is held from now on. All other calls have their EFAULT from the kernel, and it stays.
 pub(crate) fn lacked_memory(thread: &mut Thread, number: usize, arguments: [usize; 6]) -> bool {
     let Some(row) = table::of(number).filter(|row| row.twice.is_allowed()) else { return false };
     let before = brought_in();

@@ -6,8 +6,8 @@ use crate::files::memory_files;
 use crate::files::pieces;
 use crate::table::{self, By, Memory, Row};
 
-/// The row of a call that may be made from a patched site with these arguments: nothing of them is replaced, and nothing
-/// beside it is done.
+/// The row of a call that may be made from a patched site with these arguments: nothing of them is replaced, and
+/// nothing beside it is done.
 pub(crate) fn plain_row(number: usize, arguments: [usize; 6]) -> Option<&'static Row> {
     let [a, b, c, ..] = arguments;
     let row = table::of(number).filter(|row| row.jumps)?;

@@ -20,9 +20,9 @@ const EVENTS: usize =
 /// Bytes that are held of what is copied.
 const MAX_COPIED: usize = 1 << 40;
 
-/// Holds what a request reads and writes beside its own structure, where the kernel would not say EFAULT and nothing
-/// else for a page that is missing. What the program registers with a userfaultfd of its own, and what it moves by
-/// one, is managed no more: the kernel knows one per mapping.
+/// Holds what a request reads and writes beside its own structure. It does so where the kernel's answer to a missing
+/// page would not be EFAULT alone. What the program registers with a userfaultfd of its own, and what it moves by one,
+/// is managed no more: the kernel knows one per mapping.
 pub(crate) fn prepare(thread: &mut Thread, request: usize, structure: usize) {
     match request as u32 as usize {
         // Start and bytes.
@@ -46,8 +46,8 @@ pub(crate) fn prepare(thread: &mut Thread, request: usize, structure: usize) {
     }
 }
 
-/// Whether a request is refused: a userfaultfd that tells of changes of mappings. The agent makes those with its lock
-/// held, for which a thread that reads the events would wait as soon as it touches a page that is missing.
+/// Whether a request is refused: a userfaultfd that tells of changes of mappings. The agent makes those changes with
+/// its lock held. A thread that reads the events would wait for that lock as soon as it touches a missing page.
 pub(crate) fn is_refused(request: usize, structure: usize) -> bool {
     // Version and features.
     request as u32 as usize == UFFDIO_API
@@ -63,8 +63,8 @@ pub(crate) fn sets_filter(number: usize, [what, ..]: [usize; 6]) -> bool {
     }
 }
 
-/// What the kernel says to a filter (`prctl(PR_SET_SECCOMP)`, `seccomp`) of which not all is there: programs find out that
-/// way whether there are filters. `None` if there is one, or none is needed.
+/// What the kernel says to a filter (`prctl(PR_SET_SECCOMP)`, `seccomp`) of which not all is there: programs find out
+/// that way whether there are filters. `None` if there is one, or none is needed.
 pub(crate) fn refused_filter(number: usize, mut arguments: [usize; 6]) -> Option<isize> {
     const MAX_LENGTH: usize = 4096;
     /// No program has anything there.

@@ -1,9 +1,9 @@
 //! Children that share this memory and trace its threads: how leak checkers stop a program to look through its memory.
 //!
-//! Such a child stops each thread where it is and reads its registers, to know which of its stack is in use and what the
-//! registers point to. A thread that is stopped in the agent runs on the agent's stack; what the child is to see is the
-//! program as it was when it called. And the child takes faults in the memory that it looks through: it would wait for
-//! ever for a lock that a stopped thread holds, so no thread is stopped while it holds one.
+//! Such a child stops each thread where it is and reads its registers. From them it knows which part of the thread's
+//! stack is in use, and what they point to. A thread that is stopped in the agent runs on the agent's stack; what the
+//! child is to see is the program as it was when it called. And the child takes faults in the memory that it looks
+//! through: it would wait for ever for a lock that a stopped thread holds, so no thread is stopped while it holds one.
 //!
 //! Invariants: registers are replaced only for threads of this memory, in the agent. Cost: a stop waits for the agent's
 //! work on other threads; from the first on calls of patched sites are caught as before they were patched.
@@ -23,8 +23,8 @@ use crate::patched::switch;
 use crate::signals;
 use crate::thread::Thread;
 
-/// The general registers in the order in which the kernel shows them (`struct user_regs_struct`), a word each, and where
-/// they lie in a frame. Those without a place are the kernel's to say.
+/// The general registers in the order in which the kernel shows them (`struct user_regs_struct`), a word each, and
+/// where they lie in a frame. Those without a place are the kernel's to say.
 const SHOWN: [Option<usize>; 27] = {
     use register::*;
     [

@@ -1,8 +1,8 @@
 //! Memory of other processes of the tree, read and written through the kernel: `process_vm_readv`, `process_vm_writev`,
 //! and files of `/proc` that are it ([`crate::files::memory_files`]).
 //!
-//! The kernel makes the call a piece at a time. Where it stops at a page that is out, the process that has the page is
-//! asked to hold it ([`refault_paging::tree::visit`]), and the piece is made again.
+//! The kernel makes the call a piece at a time. Where it stops at a page that is out, the agent asks the process that
+//! has the page to hold it ([`refault_paging::tree::visit`]). Then it makes the piece again.
 //!
 //! Invariants: what is allowed is the kernel's to say, by the first piece; a process that does not come (it is stopped,
 //! or not in the tree) leaves what the kernel said. Cost: a call per 256 KiB; a signal and a wait of about a

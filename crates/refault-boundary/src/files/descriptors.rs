@@ -146,8 +146,8 @@ fn number_at(name: usize) -> Option<usize> {
     None
 }
 
-/// Whether a number is the agent's and the folder says of it what it is here, so that it is this process's, or that of another
-/// that has the same.
+/// Whether a number is the agent's, and the folder's entry of that number is the same file as here. The folder is then
+/// this process's, or that of another process that has the same.
 fn is_own_in(folder: usize, number: usize) -> bool {
     if !is_own(number) {
         return false;

@@ -1,15 +1,17 @@
-//! Files of `/proc` that are this process's memory: `/proc/self/mem`, `/proc/thread-self/mem`, `/proc/PID/task/TID/mem`.
+//! Files of `/proc` that are this process's memory: `/proc/self/mem`, `/proc/thread-self/mem`,
+//! `/proc/PID/task/TID/mem`.
 //!
-//! The kernel reads and writes such a file page by page and stops at one that is out, with fewer bytes than were asked for
-//! or EIO. So what is asked for is brought in at the file's position and held, a piece at a time. Of the memory of another
-//! process of the tree that one holds it ([`crate::calls::visits`]), where the kernel has stopped.
+//! The kernel reads and writes such a file page by page. It stops at a page that is out, with fewer bytes than were
+//! asked for, or with EIO. So what is asked for is brought in at the file's position and held, a piece at a time. Of
+//! the memory of another process of the tree that one holds it ([`crate::calls::visits`]), where the kernel has
+//! stopped.
 //!
-//! A descriptor of one may be made by its path, from a folder, of another descriptor, may be there from the start or come
-//! from another process. Whatever opens or receives one is looked at when it has; from the first on each read and write is
-//! looked at, by whatever number.
+//! A program may make a descriptor of one by its path, from a folder, or of another descriptor. It may also have one
+//! from the start, or receive one from another process. Whatever opens or receives one is looked at when it has; from
+//! the first on each read and write is looked at, by whatever number.
 //!
-//! Invariants: what the kernel says of each piece is what the program is told; the file of a process outside the tree is
-//! left alone.
+//! Invariants: what the kernel says of each piece is what the program is told; the file of a process outside the tree
+//! is left alone.
 //! Cost: `fstat` after what opens, nothing more before there is one; two or three calls per read and write then.
 
 use std::ffi::CString;
@@ -136,8 +138,8 @@ enum Whose {
     Outside,
 }
 
-/// Whose memory such a file is. That which this process had before it executed its program belongs to no process any more,
-/// and says so itself.
+/// Whose memory such a file is. That which this process had before it executed its program belongs to no process any
+/// more, and says so itself.
 fn whose(descriptor: usize) -> Whose {
     let named = path_of(descriptor).and_then(|path| path.rsplit('/').nth(1)?.parse::<i32>().ok());
     match named {

@@ -1,7 +1,7 @@
 //! What a descriptor means, as far as it decides whether a call may be made in pieces ([`crate::files::pieces`]).
 //!
-//! Everything is asked of the kernel anew: descriptors change their meaning without the agent's knowing. Cost: one system
-//! call each, three for a socket.
+//! Everything is asked of the kernel anew: descriptors change their meaning without the agent's knowing. Cost: one
+//! system call each, three for a socket.
 
 use refault_linux::calls::{SYS_fcntl, SYS_getsockopt, SYS_poll};
 use refault_linux::files::{
@@ -59,8 +59,8 @@ pub(crate) fn opened(descriptor: usize) -> Opened {
 }
 
 impl Opened {
-    /// Whether the descriptor means the same file still: another thread may have closed it, or put another in its place.
-    /// (What happens between this and the piece is not seen.)
+    /// Whether the descriptor means the same file still: another thread may have closed it, or put another in its
+    /// place. (What happens between this and the piece is not seen.)
     pub(crate) fn is_still(self, descriptor: usize) -> bool {
         sys::status(descriptor).ok().as_ref().map(Stat::identity) == self.identity
     }
@@ -71,16 +71,16 @@ pub(crate) fn status_flags(descriptor: usize) -> usize {
     usize::try_from(plain(SYS_fcntl, [descriptor, F_GETFL, 0, 0, 0, 0])).unwrap_or(0)
 }
 
-/// Whether this process may not make files as large as it likes: what is written beyond that is cut off, and a signal comes only
-/// for a call that begins there.
+/// Whether this process may not make files as large as it likes: what is written beyond that is cut off, and a signal
+/// comes only for a call that begins there.
 pub(crate) fn file_size_is_limited() -> bool {
     let [limit, _] = sys::limits(RLIMIT_FSIZE);
     limit != u64::MAX
 }
 
-/// Whether a stream goes on in one direction, so that the next piece takes no error which the program is to be told by a
-/// call that says nothing else. An error alone may be no more than messages that wait to be read (time stamps, say), and what is
-/// hung up may have more to read; a connection that is broken has both.
+/// Whether a stream goes on in one direction. So the next piece takes no error that the program is to be told by a call
+/// that says nothing else. An error alone may be no more than messages that wait to be read (time stamps, say). A
+/// stream that is hung up may have more to read. A broken connection has both the error and the hang-up.
 pub(crate) fn goes_on(descriptor: usize, direction: Direction) -> bool {
     /// `struct pollfd`: the descriptor, what else is asked for, and the answer.
     const ANSWER_SHIFT: u32 = 48;

@@ -1,22 +1,22 @@
-//! Calls whose buffers are larger than what may be held at once: they are made in pieces, of a quarter of the budget
-//! each, or of half of what the process can keep in memory if others leave it less.
-//! So is the rest of a call that the tree's request for memory has ended in its middle ([`go_on`]): one that waits until all
-//! is through (what is written, sent, or received with MSG_WAITALL), or that fills whatever it is given.
+//! Calls whose buffers are larger than what may be held at once: they are made in pieces. A piece is a quarter of the
+//! budget, or half of what the process can keep in memory if others leave it less. The rest of a call that the tree's
+//! request for memory has ended in its middle is made in pieces too ([`go_on`]). That is a call that waits until all is
+//! through (what is written, sent, or received with MSG_WAITALL), or that fills whatever it is given.
 //!
-//! A call that is held whole needs memory beside the budget, and never ends where signals come faster than its memory can
-//! be brought in: each sends the thread back before the call. What goes through in pieces has made progress by then,
-//! which the program is told.
+//! A call that is held whole needs memory beside the budget, and never ends where signals come faster than its memory
+//! can be brought in: each sends the thread back before the call. What goes through in pieces has made progress by
+//! then, which the program is told.
 //!
 //! Only what the kernel itself may do in part goes so: files, pipes and terminals, and sockets without bounds between
-//! messages. A message that has bounds goes whole, as does whatever asks for more than bytes in order (urgent
-//! or zero-copy data, a look ahead, credentials), a socket whose waits are limited, because the limit is one for all
-//! of the call, an append of up to half of the budget, which another writer may not come between, writes to files whose size is
-//! limited, and direct ones that the kernel may refuse for their bounds. What comes along with the bytes
-//! (descriptors, the end of a record) goes with the first piece or with the last.
+//! messages. A message that has bounds goes whole. So does whatever asks for more than bytes in order (urgent or
+//! zero-copy data, a look ahead, credentials). A call on a socket whose waits are limited goes whole, because the limit
+//! is one for all of the call. So does an append of up to half of the budget, which another writer may not come
+//! between. So do writes to files whose size is limited, and direct ones that the kernel may refuse for their bounds.
+//! What comes along with the bytes (descriptors, the end of a record) goes with the first piece or with the last.
 //!
-//! Invariant: the program is told what it would be told of a call that was interrupted at the same byte, and a signal
-//! of a broken connection comes only if nothing was sent. A number that means another file meanwhile ends the call. Cost: `fstat` and a look at the socket, where a buffer is
-//! managed and larger than 64 KiB.
+//! Invariants: the program is told what it would be told of a call that was interrupted at the same byte. A signal of a
+//! broken connection comes only if nothing was sent. A number that means another file meanwhile ends the call. Cost:
+//! `fstat` and a look at the socket, where a buffer is managed and larger than 64 KiB.
 
 mod many;
 mod rest;
@@ -56,7 +56,8 @@ const RECEIVED_IN_PIECES: usize = MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL | MS
 /// Of a `preadv2` or `pwritev2`.
 const FLAGS_OF_FILES: usize = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND | RWF_NOAPPEND | RWF_DONTCACHE;
 
-/// What the pieces of a call have in common: what its descriptor means, and the bytes that were moved before the first of them.
+/// What the pieces of a call have in common: what its descriptor means, and the bytes that were moved before the first
+/// of them.
 #[derive(Clone, Copy)]
 struct Way {
     opened: Opened,
@@ -137,8 +138,8 @@ fn make_all(
     }
 }
 
-/// Whether a filter that the program runs under forbids `sendmsg`, which is not what the program has called. Nothing was
-/// sent: its own call is made, whole.
+/// Whether a filter that the program runs under forbids `sendmsg`, which is not what the program has called. Nothing
+/// was sent: its own call is made, whole.
 fn is_forbidden(result: isize) -> bool {
     matches!(result, EPERM | ENOSYS)
 }
@@ -377,8 +378,8 @@ fn receive_some(thread: &mut Thread, context: &mut Context, number: usize, argum
 
 /// Whether a call that receives waits for more after a piece of `bytes` bytes, of which `result` came.
 fn receives_more(thread: &mut Thread, flags: usize, result: usize, bytes: usize) -> bool {
-    // A piece that is short is the end, of which the kernel alone knows (a message with descriptors, urgent data), unless
-    // this thread was asked for memory while it waited.
+    // A short piece is the end, of which the kernel alone knows (a message with descriptors, urgent data). It need not
+    // be the end if this thread was asked for memory while it waited.
     let was_asked = std::mem::take(&mut thread.was_asked);
     flags & MSG_WAITALL != 0 && (result == bytes || was_asked)
 }

@@ -12,7 +12,8 @@ pub(super) type Header = [usize; 7];
 pub(crate) struct Progress {
     /// Bytes, or messages of a `sendmmsg` that go whole.
     pub(super) done: usize,
-    /// Messages of a `sendmmsg` before the one of which `done` bytes are sent, and where the program wants to know of those.
+    /// Messages of a `sendmmsg` before the one of which `done` bytes are sent, and where the program wants to know of
+    /// those.
     pub(super) before: usize,
     pub(super) length_at: usize,
     /// The header of a message that is received, and the program's, which is to say the same.
@@ -20,8 +21,8 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// What the program is to be told of a call that ends here, its last piece having this result if it was made. `None`: of
-    /// that piece alone.
+    /// What the program is to be told of a call that ends here, its last piece having this result if it was made.
+    /// `None`: of that piece alone.
     pub(crate) fn told(self, result: Option<isize>) -> Option<isize> {
         if result.is_some_and(|result| result >= 0) {
             self.tell_of_message();

@@ -1,8 +1,8 @@
 //! Functions that move and compare bytes, which the compiler calls by name: the agent has its own.
 //!
 //! A sanitizer's runtime, or a library that replaces them, has functions of these names that the loader takes for every
-//! library. They look at memory of their own for each call, and that memory is managed: where it is out, the agent would
-//! wait for the lock that it holds itself.
+//! library. They look at memory of their own for each call, and that memory is managed: where it is out, the agent
+//! would wait for the lock that it holds itself.
 //!
 //! Invariant: the names are hidden, so the program's own calls never meet them. They touch no memory but what they are
 //! given and use only registers that a caller gives up. Cost: as libc's up to some hundred bytes, and for pages; what
@@ -33,7 +33,8 @@ macro_rules! functions {
             concat!(".globl ", $prefix, "strlen"),
             concat!(".hidden ", $prefix, "strlen"),
             concat!(".type ", $prefix, "strlen, @function"),
-            // memcpy(%rdi to, %rsi from, %rdx bytes), memmove: all of a short range is read before any of it is written.
+            // memcpy(%rdi to, %rsi from, %rdx bytes), memmove: all of a short range is read before any of it is
+            // written.
             ".p2align 5",
             concat!($prefix, "memcpy:"),
             concat!($prefix, "memmove:"),

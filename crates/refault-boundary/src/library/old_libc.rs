@@ -1,8 +1,8 @@
-//! Functions that newer versions of glibc have, for the standard library, which asks for them: so the library can be loaded
-//! beside an older one. What it asks of libc itself has been there since 2.3.4 (a test reads its needs).
+//! Functions that newer versions of glibc have, for the standard library, which asks for them: so the library can be
+//! loaded beside an older one. What it asks of libc itself has been there since 2.3.4 (a test reads its needs).
 //!
-//! Most are system calls. Destructors of thread-locals are never run: the agent has none that matter, and threads of the
-//! program that end do not come here through libc.
+//! Most are system calls. Destructors of thread-locals are never run: the agent has none that matter, and threads of
+//! the program that end do not come here through libc.
 //!
 //! Invariant: the names are hidden, so the program's own calls never meet them. Not in the crate's tests.
 

@@ -43,7 +43,8 @@ pub(crate) fn say(what: fmt::Arguments<'_>) {
     sys::write(descriptor(), &line.text[..line.len]);
 }
 
-/// What a call of the agent's own has said, without which it cannot go on: it ends the process in words if the call failed.
+/// What a call of the agent's own has said, without which it cannot go on: it ends the process in words if the call
+/// failed.
 pub(crate) fn needs(what: &str, result: isize) -> isize {
     if result < 0 {
         end(format_args!("{what}: {}", errno::text(result)));

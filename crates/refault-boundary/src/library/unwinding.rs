@@ -1,9 +1,9 @@
 //! The unwinder that the standard library asks for, and that the agent never needs: so the library names no libgcc.
 //!
-//! The loader has one library fewer to find, map and relocate each time that a program is executed, and a program that
-//! unwinds (C++ exceptions, `pthread_cancel`, Rust's panics) has its own, loaded when it would be without the agent. A panic
-//! of the agent's ends the process before anything is unwound (`start`); one that comes earlier finds no frames, so that the
-//! standard library says so and aborts.
+//! The loader has one library fewer to find, map and relocate each time that a program is executed. A program that
+//! unwinds (C++ exceptions, `pthread_cancel`, Rust's panics) has its own, loaded when it would be without the agent. A
+//! panic of the agent's ends the process before anything is unwound (`start`); one that comes earlier finds no frames,
+//! so that the standard library says so and aborts.
 //!
 //! Invariant: the names are hidden. No code outside the library sees them, and its frames have their own tables for
 //! debuggers. Not in the crate's tests, which unwind.

@@ -1,11 +1,11 @@
 //! Advice on memory: `madvise`, and `process_madvise` on this process.
 //!
-//! Each piece of a range is the kernel's to judge: the same call that the program has made is made for it, so that what is
-//! refused alone is refused here, with the same number. What an advice does to contents, the engine's table follows.
+//! Each piece of a range is the kernel's to judge: the same call that the program has made is made for it, so that what
+//! is refused alone is refused here, with the same number. What an advice does to contents, the engine's table follows.
 //!
-//! Invariants: a page that was discarded is zeros from then on, wherever it was; the kernel and the table change under one
-//! lock; a list of ranges is advised in order, up to the first that is refused. Cost: for a descriptor of a process, one or
-//! two calls more that find out whose it is.
+//! Invariants: a page that was discarded is zeros from then on, wherever it was; the kernel and the table change under
+//! one lock; a list of ranges is advised in order, up to the first that is refused. Cost: for a descriptor of a
+//! process, one or two calls more that find out whose it is.
 
 use std::ffi::CString;
 
@@ -90,8 +90,8 @@ pub(crate) fn advise_list([descriptor, ranges, count, advice, flags, _]: [usize;
     Some(advised)
 }
 
-/// Whether a descriptor of a process (a pidfd) is of one that has this memory: this process, a thread of it, or one that
-/// borrows it.
+/// Whether a descriptor of a process (a pidfd) is of one that has this memory: this process, a thread of it, or one
+/// that borrows it.
 fn is_of_this_memory(descriptor: usize) -> bool {
     if SELF.contains(&(descriptor as i32)) {
         return true;
@@ -147,8 +147,8 @@ fn advise_by(by: By, start: usize, bytes: usize, advice: usize) -> isize {
         return by.advise(start, bytes, advice);
     }
     match advice {
-        // What is managed and freed lazily is freed now: that is allowed, and the memory is wanted. The rest of the range,
-        // and whether it can be freed at all, is the kernel's.
+        // What is managed and freed lazily is freed now: that is allowed, and the memory is wanted. The rest of the
+        // range, and whether it can be freed at all, is the kernel's.
         MADV_FREE => advise_each(by, &mut paging, start, length, advice, |paging, from, bytes| {
             by.advise(from, bytes, MADV_DONTNEED);
             paging.discard(from, bytes);
@@ -189,8 +189,8 @@ fn advise_by(by: By, start: usize, bytes: usize, advice: usize) -> isize {
 }
 
 /// Gives advice on the managed parts of a range and what lies between them, in order, and says which managed parts have
-/// taken it. As the kernel does, what is not mapped is passed over and said at the end, and any other error ends it: what
-/// lies before the part that cannot take the advice has taken it.
+/// taken it. As the kernel does, what is not mapped is passed over and said at the end, and any other error ends it:
+/// what lies before the part that cannot take the advice has taken it.
 fn advise_each(
     by: By,
     paging: &mut Paging,
@@ -217,8 +217,8 @@ fn advise_each(
     answer
 }
 
-/// Makes huge pages of what has contents, one after the other; what is out of it is brought in before. As the kernel does, one
-/// that cannot be made is passed over and said at the end.
+/// Makes huge pages of what has contents, one after the other; what is out of it is brought in before. As the kernel
+/// does, one that cannot be made is passed over and said at the end.
 fn collapse(by: By, paging: &mut Paging, start: usize, bytes: usize) -> isize {
     let end = start + bytes;
     let (first, last) = (start.next_multiple_of(HUGE), end & !(HUGE - 1));

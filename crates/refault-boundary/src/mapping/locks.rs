@@ -1,10 +1,10 @@
 //! Memory that the program locks: `mlock`, `mlock2`, `munlock`, `mlockall`, `munlockall`.
 //!
 //! What is locked is brought in and stays, and counts; what the budget has no room for is refused. What is locked only
-//! where it is touched (`MLOCK_ONFAULT`) is managed no more: the kernel has it as the program left it. `mlockall` is made of calls for the program's mappings,
-//! one by one: by itself the kernel would lock and fill the agent's tables too, which are as large as what they may
-//! come to hold, and what is parked could not move to memory that is not locked. So is what is mapped later locked by
-//! the agent.
+//! where it is touched (`MLOCK_ONFAULT`) is managed no more: the kernel has it as the program left it. The agent makes
+//! `mlockall` of calls for the program's mappings, one by one. By itself the kernel would lock and fill the agent's
+//! tables too, which are as large as what they may come to hold. Besides, what is parked could not move to memory that
+//! is not locked. So the agent also locks what is mapped later.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

@@ -39,9 +39,9 @@ pub(crate) fn bring_in(
     0
 }
 
-/// Bytes that a call holds at once at most: a quarter of the budget, or half of what this process can keep in memory now, if
-/// others leave it less. With more than it can keep, the pages that a call needs would go for each other's sake, and one that
-/// is made again after each signal would never have all of them.
+/// Bytes that a call holds at once at most: a quarter of the budget, or half of what this process can keep in memory
+/// now, if others leave it less. With more than it can keep, the pages that a call needs would evict one another. A
+/// call that is made again after each signal would never have all of them.
 pub(crate) fn most_held() -> usize {
     let can_keep = paging().can_keep() * PAGE;
     quarter_of_budget().min(can_keep / 2).max(ALWAYS_WHOLE) & !(PAGE - 1)

@@ -1,6 +1,6 @@
 //! `mremap`: mappings that grow, shrink and move, with what is out of memory.
 //!
-//! A move to a given place may take several mappings with the gaps between them (Linux 6.17), but the kernel refuses that
+//! A move to a given place may take several mappings with the gaps between them (Linux 6.17). The kernel refuses that
 //! for memory that is registered with a userfaultfd. Such a range is moved here one mapping at a time, each with the
 //! distance that it had from the first; that is what the kernel does with those that are not registered.
 //!
@@ -114,7 +114,8 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
         paging.relocate(old, at, kept);
         paging.forget(old, old_bytes);
         if leaves {
-            // The old range is there still, empty: its guards have moved, it is not locked, and nothing was written to it.
+            // The old range is there still, empty: its guards have moved, it is not locked, and nothing was written to
+            // it.
             for (start, end, attributes) in &before {
                 paging.manage(
                     *start,
@@ -130,7 +131,8 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
         let (start, bytes) = (at + kept, new_bytes - kept);
         paging.manage(start, bytes, Attributes { guard: false, ..*attributes });
         if fills {
-            // The kernel has filled it with zeros unless it was registered: they go, and come as all that is managed does.
+            // The kernel has filled it with zeros unless it was registered: they go, and come as all that is managed
+            // does.
             make(SYS_madvise, [start, bytes, MADV_DONTNEED_LOCKED, 0, 0, 0]);
             paging.hold(start, bytes, attributes.can_be_written());
             // It is locked: nothing more keeps it.
@@ -149,8 +151,9 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
 
 /// A mapping that is set apart while a part of it moves.
 ///
-/// The kernel joins what has moved with its new neighbours, and then takes the registration away from the whole of that:
-/// what is out of memory there would read as zeros. It does not join mappings that are advised or locked differently.
+/// The kernel joins what has moved with its new neighbours, and then takes the registration away from the whole of
+/// that: what is out of memory there would read as zeros. It does not join mappings that are advised or locked
+/// differently.
 ///
 /// With MREMAP_DONTUNMAP the whole mapping is set apart. Were it only the part, the kernel would find that all of a
 /// mapping moves, and forget what binds the rest to its neighbours.
@@ -164,8 +167,8 @@ struct SetApart {
 enum By {
     /// What is said of its order of accesses. To take that back joins it with neighbours that are like it.
     Advice,
-    /// It was locked, and is locked where it is touched. MREMAP_DONTUNMAP itself unlocks what is left, and does not join it
-    /// with neighbours.
+    /// It was locked, and is locked where it is touched. MREMAP_DONTUNMAP itself unlocks what is left, and does not
+    /// join it with neighbours.
     Lock,
 }
 
@@ -210,7 +213,8 @@ fn lock(start: usize, bytes: usize) {
     make(SYS_mlock, [start, bytes, 0, 0, 0, 0]);
 }
 
-/// Moves the mappings of a range one by one. As with the kernel's own, those before one that cannot be moved have moved.
+/// Moves the mappings of a range one by one. As with the kernel's own, those before one that cannot be moved have
+/// moved.
 fn move_each(paging: &mut Paging, old: usize, bytes: usize, flags: usize, new: usize) -> isize {
     let Some(mappings) = Mappings::open() else { return EFAULT };
     let end = old + bytes;

@@ -9,8 +9,8 @@ use crate::memory::area;
 /// More addresses than there are.
 const UNLIMITED: u64 = END_OF_ADDRESSES as u64;
 
-/// Bytes of addresses for the compressed pool under a budget. It never takes more memory than that, but the budget may be
-/// raised; where addresses are limited, twice what it is now has to do.
+/// Bytes of addresses for the compressed pool under a budget. It never takes more memory than that, but the budget may
+/// be raised; where addresses are limited, twice what it is now has to do.
 pub(crate) fn addresses_for_pool(memory: u64) -> u64 {
     match addresses() {
         UNLIMITED.. => (memory * 8).max(1 << 30),
@@ -18,8 +18,8 @@ pub(crate) fn addresses_for_pool(memory: u64) -> u64 {
     }
 }
 
-/// Bytes of addresses for the agent's own memory under a budget. Its tables take some 64 for 4096 that the program maps, and
-/// those of a file up to an eighth of the budget.
+/// Bytes of addresses for the agent's own memory under a budget. Its tables take some 64 for 4096 that the program
+/// maps, and those of a file up to an eighth of the budget.
 pub(crate) fn addresses_for_own(memory: u64) -> usize {
     match addresses() {
         UNLIMITED.. => (1 << 30) + memory as usize / 2,
@@ -27,8 +27,9 @@ pub(crate) fn addresses_for_own(memory: u64) -> usize {
     }
 }
 
-/// The program, or its parent, may have limited its addresses since it began, and a mapping was refused: what the compressed
-/// pool and the agent have reserved beyond what they need, and never used, is for the program. Whether that was any.
+/// The program, or its parent, may have limited its addresses since it began, and a mapping was refused: what the
+/// compressed pool and the agent have reserved beyond what they need, and never used, is for the program. Whether that
+/// was any.
 pub(crate) fn give_addresses_back(paging: &mut Engine) -> bool {
     addresses() < UNLIMITED && {
         let memory = paging.account().tree_limit() * PAGE as u64;

@@ -1,13 +1,14 @@
 //! Where the agent's memory lies: addresses that are reserved before the program begins.
 //!
-//! What is mapped later goes where the kernel finds room, and that may be a hole in memory of the program's: an `munmap` or
-//! `mmap` of the program's over all of that would take it away, which is right for a program that knows what it has
-//! mapped. So what the agent maps while the program runs is a part of one mapping. What does not fit into that any more
-//! is mapped where the program never had anything ([`crate::memory::seen`]), and wherever there is room if there is no such place.
+//! What is mapped later goes where the kernel finds room, and that may be a hole in memory of the program's. An
+//! `munmap` or `mmap` of the program's over all of that would unmap it. That is right for a program that knows what it
+//! has mapped. So what the agent maps while the program runs is a part of one mapping. What does not fit into that any
+//! more is mapped where the program never had anything ([`crate::memory::seen`]). If there is no such place, it is
+//! mapped wherever there is room.
 //!
-//! Invariants: what is taken is zeros; parts that are given back take no memory; nothing is allocated, so that heaps may ask.
-//! Parts are whole pages, and neighbours that are free are one. A lock guards it, which is asked for last; at a fork the
-//! forking thread holds it. Cost: a look at the free parts, [`MAX_FREE`] at most.
+//! Invariants: what is taken is zeros; parts that are given back take no memory; nothing is allocated, so that heaps
+//! may ask. Parts are whole pages, and neighbours that are free are one. A lock guards it, which is asked for last; at
+//! a fork the forking thread holds it. Cost: a look at the free parts, [`MAX_FREE`] at most.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

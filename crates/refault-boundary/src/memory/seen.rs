@@ -1,10 +1,11 @@
 //! Which addresses the program has ever had, to the gibibyte, and memory where it never had any.
 //!
-//! What the agent maps beyond its area ([`crate::memory::area`]) would lie wherever the kernel finds room, which may be a hole in a
-//! range of the program's. A hole is where something of the program's was: so it is looked for where nothing ever was.
+//! What the agent maps beyond its area ([`crate::memory::area`]) would lie wherever the kernel finds room. That may be
+//! a hole in a range of the program's. A hole is where something of the program's was: so it is looked for where
+//! nothing ever was.
 //!
-//! Invariants: no lock and no allocation; what the program maps is noted before its call returns, and so before a hole can be
-//! made in it. Cost: a look at a word per mapping, of 16 KiB of which a page or two are touched.
+//! Invariants: no lock and no allocation; what the program maps is noted before its call returns, and so before a hole
+//! can be made in it. Cost: a look at a word per mapping, of 16 KiB of which a page or two are touched.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

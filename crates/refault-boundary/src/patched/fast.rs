@@ -1,11 +1,11 @@
 //! Calls that need no signal: what a patched call site of a library jumps to (see [`crate::patched::sites`]).
 //!
 //! A call that is caught costs a signal, two changes of the mask and the way back. From a patched site the thread comes
-//! here by a jump, with its registers as they were: its vectors are put aside, the memory that the call needs is held, the
-//! call is made from the agent's own code, where the kernel lets it pass, and the thread goes on behind its site. Signal
-//! actions and masks and the calls that change mappings the agent serves in phase 1.
-//! Whatever is not plain (a call that is not in the list, more memory than may be held, a page that was missing) goes to the
-//! `syscall` of the site's stub, which the kernel catches as before.
+//! here by a jump, with its registers as they were. Here the agent puts its vectors aside and holds the memory that the
+//! call needs. It makes the call from its own code, where the kernel lets it pass. Then the thread goes on behind its
+//! site. Signal actions and masks and the calls that change mappings the agent serves in phase 1. Whatever is not plain
+//! goes to the `syscall` of the site's stub, which the kernel catches as before. That is a call that is not in the
+//! list, more memory than may be held, or a page that was missing.
 //!
 //! The program's signals are open all the while. So each step is one of four phases, and who interrupts it looks there:
 //!
@@ -245,8 +245,8 @@ extern "C" fn before(thread: &mut Thread) -> i32 {
     HERE
 }
 
-/// `rt_sigprocmask`. The mask that the kernel has is the program's, as long as no signal was put off. `None` if one was, or
-/// is kept: it may have to come now.
+/// `rt_sigprocmask`. The mask that the kernel has is the program's, as long as no signal was put off. `None` if one
+/// was, or is kept: it may have to come now.
 fn set_mask(thread: &mut Thread, arguments: [usize; 6]) -> Option<isize> {
     if thread.kept.load(Ordering::SeqCst) != 0 {
         return None;
@@ -336,8 +336,8 @@ pub(crate) fn make_room(thread: &mut Thread, context: &mut Context) -> bool {
     true
 }
 
-/// A signal for the program has come. False if it was put off. Otherwise `context` is the program's: before its call, or
-/// behind it.
+/// A signal for the program has come. False if it was put off. Otherwise `context` is the program's: before its call,
+/// or behind it.
 pub(crate) fn settle(thread: &mut Thread, info: &Info, context: &mut Context) -> bool {
     use register::{RAX, RCX, RIP};
     let within = |from: unsafe extern "C" fn(), to: unsafe extern "C" fn(), at: u64| {

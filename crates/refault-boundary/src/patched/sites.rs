@@ -14,10 +14,10 @@
 //!                                 jmp back
 //! ```
 //!
-//! Which library it is, and what its names are, does not matter; a site is taken only if nothing in the library jumps to its
-//! tail. Invariants: who is behind a site's `syscall` when it is rewritten goes on at `tail`; the program never
-//! sees an address of a stub. Cost: some 2 ms once, and a private copy of each page that has a frequent call (30 of glibc
-//! 2.36's).
+//! Which library it is, and what its names are, does not matter; a site is taken only if nothing in the library jumps
+//! to its tail. Invariants: who is behind a site's `syscall` when it is rewritten goes on at `tail`; the program never
+//! sees an address of a stub. Cost: some 2 ms once, and a private copy of each page that has a frequent call (30 of
+//! glibc 2.36's).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -98,8 +98,8 @@ pub(crate) fn caught(thread: &Thread, behind: usize) {
     }
 }
 
-/// A process of one thread is about to have another: later nothing can be patched. `behind` is the instruction behind its
-/// call.
+/// A process of one thread is about to have another: later nothing can be patched. `behind` is the instruction behind
+/// its call.
 pub(crate) fn before_threads(behind: usize) {
     patch_around(behind);
 }
@@ -299,8 +299,8 @@ fn tail_at(code: &[u8]) -> Option<&'static [u8]> {
     TAILS.into_iter().find(|tail| code.starts_with(tail))
 }
 
-/// The number that the instructions before a `syscall` put into `%eax`, as far as bytes tell. A wrong answer costs time, no
-/// more: the call is looked at again when it is made.
+/// The number that the instructions before a `syscall` put into `%eax`, as far as bytes tell. A wrong answer costs
+/// time, no more: the call is looked at again when it is made.
 fn number(before: &[u8]) -> Option<usize> {
     const MOVE: u8 = 0xb8;
     if before.ends_with(&[0x31, 0xc0]) {
@@ -342,8 +342,8 @@ fn keep_safe(code: &[u8], sites: &mut Vec<usize>) {
     sites.retain(|site| !targets.contains(site));
 }
 
-/// Reserves the addresses for stubs, before the program begins: what is mapped later may lie in a hole of the program's memory,
-/// which it may unmap with all that is around it. Before anything large is mapped, so that libraries are near.
+/// Reserves the addresses for stubs, before the program begins: what is mapped later may lie in a hole of the program's
+/// memory, which it may unmap with all that is around it. Before anything large is mapped, so that libraries are near.
 pub(crate) fn reserve() {
     let at = sys::map(MAX_BYTES);
     if at != 0 {

@@ -23,8 +23,8 @@ pub(crate) fn is_on() -> bool {
     OFF.load(Ordering::Relaxed) == 0
 }
 
-/// Whether the processor has what patched sites need: compacted states. Not asked before sites are patched, as a virtual
-/// machine's host answers, which takes 10 µs each time.
+/// Whether the processor has what patched sites need: compacted states. Not asked before sites are patched, as a
+/// virtual machine's host answers, which takes 10 µs each time.
 pub(crate) fn has_compacted_states() -> bool {
     const OSXSAVE: u32 = 1 << 27;
     const XSAVEC: u32 = 2;

@@ -1,7 +1,7 @@
 //! Processes and threads: `fork`, `vfork`, `clone`, `clone3`, and their ends.
 //!
-//! A child that shares memory begins on a stack of the agent's, where a copy of its parent's frame lies, and goes on
-//! from there with its own stack pointer; so neither side relies on what the other does with the program's stack. A
+//! A child that shares memory begins on a stack of the agent's, where a copy of its parent's frame lies. From there it
+//! continues with its own stack pointer. So neither side relies on what the other does with the program's stack. A
 //! child with memory of its own returns from the handler as the parent does, with a userfaultfd of its own.
 
 use std::arch::global_asm;
@@ -418,8 +418,8 @@ pub(crate) fn end_thread(thread: &mut Thread, status: usize) -> ! {
         unsafe { sys::call(SYS_exit_group, [status, 0, 0, 0, 0, 0]) };
     }
     thread.holds = Vec::new();
-    /// Bytes of the head of the list of robust mutexes, how many of them the kernel walks, and how far from a mutex's word
-    /// its place in the list is at most.
+    /// Bytes of the head of the list of robust mutexes. Then the number of mutexes that the kernel walks, and the
+    /// largest distance between a mutex's word and its place in the list.
     const LIST: usize = 3 * size_of::<usize>();
     const MAX_MUTEXES: usize = 2048;
     const BESIDE: usize = 64;

@@ -1,6 +1,7 @@
 //! The environment that the agent gives a program.
 
-/// The environment with which a program starts instead of the one that it was given. A thread has one while it executes.
+/// The environment with which a program starts instead of the one that it was given. A thread has one while it
+/// executes.
 #[derive(Default)]
 pub(crate) struct Environment {
     /// Addresses of its texts, and a zero.

@@ -1,12 +1,13 @@
 //! Before a program is executed: whether it can start with the agent's library, and what it starts with.
 //!
-//! A loader that cannot load the library would end the program, or complain: another libc's, an older glibc's, one of 32
-//! bits. So the file is looked at first ([`refault_image`]), and where the library would be in the way, the program gets
-//! a copy of its environment whose `LD_PRELOAD` does not name it. A sanitizer's runtime that has to come first is named
-//! before it. What runs without being managed is noted in the tree's segment, which `refault run` reads at its end.
+//! A loader that cannot load the library would end the program, or complain: another libc's, an older glibc's, one of
+//! 32 bits. So the agent looks at the file first ([`refault_image`]). Where the library would be in the way, the
+//! program gets a copy of its environment whose `LD_PRELOAD` does not name it. A sanitizer's runtime that has to come
+//! first is named before it. What runs without being managed is noted in the tree's segment, which `refault run` reads
+//! at its end.
 //!
-//! Invariants: the program's own memory is not written to; a child that borrows memory leaves nothing behind in it but the
-//! vectors of its block, which end with it. Cost: some 20 µs per execution, and the copy where there is one.
+//! Invariants: the program's own memory is not written to; a child that borrows memory leaves nothing behind in it but
+//! the vectors of its block, which end with it. Cost: some 20 µs per execution, and the copy where there is one.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;

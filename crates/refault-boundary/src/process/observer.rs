@@ -1,15 +1,16 @@
 //! Who looks for accesses: the recorder of `refault record`, and the monitor of `refault monitor` and `run --scheme`.
 //!
-//! Both work in one thread of the agent's, which the program's libc does not know: it has all signals blocked, its calls
-//! go to the kernel unseen, and it touches no managed memory. A forked child gets one of its own; a program that is
-//! executed begins anew.
+//! Both work in one thread of the agent's, which the program's libc does not know: it has all signals blocked, its
+//! calls go to the kernel unseen, and it touches no managed memory. A forked child gets one of its own; a program that
+//! is executed begins anew.
 //!
-//! The recorder writes a piece per interval: a header of nine little-endian 64-bit words (a mark, the process id, when
-//! the agent started, the interval's begin and end, the bytes of what follows, nanoseconds of processor time that the
-//! look took, pages, nanoseconds that the faults of pages set aside took), then a word per page: its number times two,
-//! plus one if its first access was a write. Where there is no room for a piece, zeros stand in its place and in that of the
-//! next header. The monitor writes a JSON line per aggregation, and one per second with what
-//! monitor and schemes came to so far. Times are nanoseconds of the monotonic clock.
+//! The recorder writes a piece per interval: a header of nine little-endian 64-bit words, then a word per page. The
+//! header has a mark, the process id, when the agent started, the interval's begin and end, and the bytes of what
+//! follows. Then come nanoseconds of processor time that the look took, pages, and nanoseconds that the faults of pages
+//! set aside took. A page's word is its number times two, plus one if its first access was a write. Where there is no
+//! room for a piece, zeros stand in its place and in that of the next header. The monitor writes a JSON line per
+//! aggregation, and one per second with what monitor and schemes came to so far. Times are nanoseconds of the monotonic
+//! clock.
 //!
 //! Invariants: the observer's lock is taken before the engine's. Cost: [`refault_paging::Engine::look`] and
 //! [`ProcessMonitor::step`].
@@ -208,7 +209,8 @@ impl Observer {
         }
         let written = sys::write(record.out, &bytes).max(0) as usize;
         if written < bytes.len() {
-            // What is left of the piece becomes zeros, and so does the header of one that says that something is missing.
+            // What is left of the piece becomes zeros, and so does the header of one that says that something is
+            // missing.
             sys::lengthen(record.out, bytes.len() - written + size_of_val(&header));
         }
     }

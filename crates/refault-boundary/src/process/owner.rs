@@ -16,8 +16,8 @@ pub(crate) fn owns_memory() {
     BORROWERS.store(0, Ordering::Relaxed);
 }
 
-/// A child is about to share this memory; under the engine's lock. It knows the descriptors that there are now, and must be
-/// able to read what is stored, so no file is opened until [`has_memory_back`].
+/// A child is about to share this memory; under the engine's lock. It knows the descriptors that there are now, and
+/// must be able to read what is stored, so no file is opened until [`has_memory_back`].
 pub(crate) fn lends_memory() {
     BORROWERS.fetch_add(1, Ordering::Relaxed);
 }

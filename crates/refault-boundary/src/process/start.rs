@@ -126,8 +126,9 @@ fn leave_alone(settings: &AgentSettings) {
     }
 }
 
-/// Addresses that were reserved before the program is taken over, by an allocator of its own that the loader or a library has
-/// called: what it uses later is managed. What it uses already is not, nor are small pieces, such as guards of stacks.
+/// Addresses that were reserved before the program is taken over, by an allocator of its own that the loader or a
+/// library has called: what it uses later is managed. What it uses already is not, nor are small pieces, such as guards
+/// of stacks.
 fn manage_reserved(maps: &[Mapping<'_>]) {
     const MIN_BYTES: usize = 1 << 20;
     let is_reserved =
@@ -184,7 +185,8 @@ impl Files for Directory {
     }
 
     fn create(&mut self) -> Option<i32> {
-        // A child that shares memory has descriptors of its own: what it opens, its parent has not, and the other way round.
+        // A child that shares memory has descriptors of its own: what it opens, its parent has not, and the other way
+        // round.
         if borrows_memory() || has_borrowers() {
             return None;
         }
@@ -229,7 +231,8 @@ fn is_traced() -> bool {
     proc::status_field(&status, "TracerPid").is_some_and(|pid| pid != "0")
 }
 
-/// Whether valgrind runs this process: its processor is not the machine's, and it knows few of the calls that are needed.
+/// Whether valgrind runs this process: its processor is not the machine's, and it knows few of the calls that are
+/// needed.
 fn is_emulated(maps: &[Mapping<'_>]) -> bool {
     maps.iter().any(|(_, rest)| rest.contains("/vgpreload_core"))
 }

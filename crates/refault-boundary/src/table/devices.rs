@@ -1,8 +1,8 @@
 //! Memory of `ioctl`: of a request's own structure, and of what it leads to.
 //!
-//! A request's number says how many bytes its structure has, where it was made by the kernel's rule. What lies beyond it
-//! (arrays behind a head, buffers that a word points to) is named here for those requests that are known, and found by the
-//! structure's words for all others. Source: the kernel's user headers.
+//! A request's number says how many bytes its structure has, where it was made by the kernel's rule. What lies beyond
+//! it (arrays behind a head, buffers that a word points to) is named here for known requests. For all others it is
+//! found by the structure's words. Source: the kernel's user headers.
 
 use refault_linux::requests::{
     DEDUPE_COUNT, DEDUPE_FILE, DEDUPE_FILES, FIDEDUPERANGE, FIEMAP_COUNT, FIEMAP_EXTENT, FIEMAP_EXTENTS, FS_IOC_FIEMAP,

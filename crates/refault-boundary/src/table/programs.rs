@@ -1,7 +1,8 @@
 //! Memory of `bpf`, by its command: keys and values of maps, one or many, programs and what is said of them.
 //!
-//! Several commands write into their own argument before they copy what was asked for, so none is made twice: all of their
-//! memory is named here. How large a map's keys and values are is read from what the kernel says of its descriptor.
+//! Several commands write into their own argument before they copy what was asked for, so none is made twice: all of
+//! their memory is named here. How large a map's keys and values are is read from what the kernel says of its
+//! descriptor.
 //! Source: the kernel's user header of bpf.
 
 use std::ffi::CString;
@@ -101,7 +102,8 @@ impl Sizes {
         path.ok().and_then(|path| proc::read(&path)).map_or(Sizes::UNKNOWN, |text| Sizes::said(&text, processors))
     }
 
-    /// What `/proc/self/fdinfo` says. A map with values for each processor gives all of them, each a multiple of 8 bytes.
+    /// What `/proc/self/fdinfo` says. A map with values for each processor gives all of them, each a multiple of 8
+    /// bytes.
     fn said(text: &str, processors: impl Fn() -> usize) -> Sizes {
         const PER_PROCESSOR: [usize; 4] = [
             BPF_MAP_TYPE_PERCPU_HASH,

@@ -1,8 +1,8 @@
 //! Memory of calls that are several in one: what they name depends on what is asked.
 //!
-//! Each function is given the arguments and shows what the kernel reads and writes for them. Where a structure leads on to
-//! more memory, its words are looked at when it has been shown: the caller has brought it in by then. Source: the manual
-//! pages of section 2 and the kernel's user headers.
+//! Each function is given the arguments and shows what the kernel reads and writes for them. Where a structure leads on
+//! to more memory, its words are looked at when it has been shown: the caller has brought it in by then. Source: the
+//! manual pages of section 2 and the kernel's user headers.
 
 use refault_linux::END_OF_ADDRESSES;
 use refault_linux::flags::*;
@@ -27,8 +27,8 @@ const MAX_EACH: u32 = 16 << 20;
 /// Addresses of programs.
 const ADDRESSES: std::ops::Range<usize> = PAGE..END_OF_ADDRESSES;
 
-/// What the words of a structure lead to: each is taken for an address, and the largest of its halves that can be a length
-/// for the bytes there.
+/// What the words of a structure lead to: each is taken for an address, and the largest of its halves that can be a
+/// length for the bytes there.
 pub(super) fn led_to(structure: usize, bytes: usize, visit: Visit) {
     let mut words = [0usize; WORDS];
     let mut count = 0;
@@ -79,7 +79,8 @@ pub(super) fn descriptor_option([_, command, value, ..]: &[usize; 6], visit: Vis
     visit((*value, bytes, true));
 }
 
-/// `prctl`. Most options are numbers; those that name memory name few bytes of it, but for the map of a process and names.
+/// `prctl`. Most options are numbers; those that name memory name few bytes of it, but for the map of a process and
+/// names.
 pub(super) fn process_option([option, a, b, c, d, _]: &[usize; 6], visit: Visit) {
     /// A thread's name is the longest of what the others name.
     const NAME: usize = 16;

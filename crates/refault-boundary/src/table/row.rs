@@ -226,7 +226,8 @@ pub(crate) struct Row {
     pub(crate) by: By,
     pub(crate) twice: Twice,
     pub(crate) memory: &'static [Memory],
-    /// It may be made from a patched site: nothing of its arguments need be replaced, or [`crate::calls::plain`] looks at them.
+    /// It may be made from a patched site: nothing of its arguments need be replaced, or [`crate::calls::plain`] looks
+    /// at them.
     pub(crate) jumps: bool,
 }
 

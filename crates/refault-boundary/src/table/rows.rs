@@ -50,7 +50,8 @@ const CAPABILITIES: [usize; 2] = [8, 24];
 const OLD_FILE_SYSTEM: usize = 32;
 /// The longest name of a file system.
 const FILE_SYSTEM: usize = 64;
-/// What a signal, a queue or a list of namespaces is asked for: `struct sigevent`, `struct mq_attr`, `struct ns_id_req`.
+/// What a signal, a queue or a list of namespaces is asked for: `struct sigevent`, `struct mq_attr`,
+/// `struct ns_id_req`.
 const REQUEST: usize = 64;
 /// A key, a message of the kernel's log or of a queue, and a list of mounts: beyond it the kernel refuses.
 const MAX_KEY: usize = 1 << 20;
