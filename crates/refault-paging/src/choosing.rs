@@ -1,7 +1,7 @@
 //! Choosing: the policy of a process, what it is told of pages, and the pages that it gives up.
 //!
-//! Invariants: the policy knows a page exactly as long as it is in memory; it never gives up a page that a call in progress
-//! holds, nor one twice. Nothing here moves a page. Cost: a call through a table of methods per decision.
+//! Invariants: the policy knows a page exactly as long as it is in memory; it never gives up a page that a call in
+//! progress holds, nor one twice. Nothing here moves a page. Cost: a call through a table of methods per decision.
 
 pub(crate) mod policies;
 pub(crate) mod streams;
@@ -207,8 +207,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
-        /// Beside a map of what is in memory: under any policy what is chosen is there, free and named once, and all of it is
-        /// chosen in the end.
+        /// Beside a map of what is in memory: under any policy what is chosen is there, free and named once, and all of
+        /// it is chosen in the end.
         #[test]
         fn what_is_chosen_is_in_memory_free_and_named_once(
             name in proptest::sample::select(names()),

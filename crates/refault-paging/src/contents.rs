@@ -1,9 +1,9 @@
-//! Contents of pages that are out of memory: the stores that hold them, copies that are still good, and which of them come
-//! back.
+//! Contents of pages that are out of memory: the stores that hold them, copies that are still good, and which of them
+//! come back.
 //!
 //! Invariants: a slot is one page's, or the copy of one that is in memory; what is read is what was written. It neither
-//! moves pages nor changes their states: it is told of them. Cost: that of [`crate::stores`]; one page in 32 that is stored is
-//! followed, with 16 bytes.
+//! moves pages nor changes their states: it is told of them. Cost: that of [`crate::stores`]; one page in 32 that is
+//! stored is followed, with 16 bytes.
 
 use std::collections::BTreeMap;
 
@@ -205,8 +205,8 @@ impl Contents {
         self.stores.relocate(slot, address);
     }
 
-    /// Stores pages. Those that others hold still, a bit for each, go to a file if there is one: what they are compressed to
-    /// would be memory beside the one that is no less for it. Returns how many, from the front.
+    /// Stores pages. Those that others hold still, a bit for each, go to a file if there is one: what they are
+    /// compressed to would be memory beside the one that is no less for it. Returns how many, from the front.
     pub(crate) fn write(
         &mut self,
         pages: &[&Page],
@@ -342,7 +342,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Beside an array of what each page holds: what comes back is what left, whatever was kept, moved or compressed again.
+        /// Beside an array of what each page holds: what comes back is what left, whatever was kept, moved or
+        /// compressed again.
         #[test]
         fn what_comes_back_is_what_left(events in proptest::collection::vec(event(), 1..120)) {
             let stores = Stores::new(1 << 24, 1 << 20, None, 0).expect("addresses");

@@ -1,7 +1,7 @@
 //! Counts: what happened to the pages of a process, why the last one was lost, and when others were told last.
 //!
-//! Invariants: a page that comes in counts once, as touched first, rescued or read back; a page that comes in along with
-//! another is read back, and prefetched too. Cost: an addition each.
+//! Invariants: a page that comes in counts once, as touched first, rescued or read back; a page that comes in along
+//! with another is read back, and prefetched too. Cost: an addition each.
 
 use crate::figures::Statistics;
 

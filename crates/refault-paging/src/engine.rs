@@ -260,7 +260,8 @@ impl Engine {
         self.pages.any_unfilled()
     }
 
-    /// The program has locked or unlocked what is managed of a range: what is resident of it stays where it is, or may go.
+    /// The program has locked or unlocked what is managed of a range: what is resident of it stays where it is, or may
+    /// go.
     pub fn lock(&mut self, start: usize, bytes: usize, locked: bool) {
         let were_any = self.pages.any_locked();
         self.change(start, bytes, |attributes| attributes.lock(locked));
@@ -280,8 +281,8 @@ impl Engine {
         self.about_to_lock = 0;
     }
 
-    /// Whether the budget has room for what a change would fill of a range and keep in memory, beside all that is locked in
-    /// the tree. It counts as locked until [`Engine::lock_is_decided`].
+    /// Whether the budget has room, beside all that is locked in the tree, for memory that a change would fill and keep
+    /// in a range. That memory counts as locked until [`Engine::lock_is_decided`].
     pub fn may_lock(&mut self, start: usize, bytes: usize, change: impl Fn(&mut Attributes)) -> bool {
         let fills = |(from, to, mut attributes): (usize, usize, Attributes)| {
             let was = attributes.filled;
@@ -422,8 +423,8 @@ impl Engine {
         self.own.look_again(|| self.contents.seal_bytes());
     }
 
-    /// Whether the program has several threads. Pages may then be copied back instead of moved: that needs no word to the
-    /// other processors, which costs more than a copy where they are in the program too.
+    /// Whether the program has several threads. Pages may then be copied back instead of moved: that needs no word to
+    /// the other processors, which costs more than a copy where they are in the program too.
     pub fn threads(&mut self, several: bool) {
         self.moving.threads(several);
     }

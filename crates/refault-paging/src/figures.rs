@@ -224,7 +224,8 @@ impl<const STEPS: usize, const BUCKETS: usize> Counts<STEPS, BUCKETS> {
         Counts(std::array::from_fn(|index| self.0[index].wrapping_sub(earlier.0[index])))
     }
 
-    /// The value that a share (0 to 1) of all did not exceed, rounded up by one part in `STEPS` at most; 0 if there are none.
+    /// The value that a share (0 to 1) of all did not exceed, rounded up by one part in `STEPS` at most; 0 if there are
+    /// none.
     pub fn quantile(&self, share: f64) -> u64 {
         let total = self.count();
         let wanted = ((total as f64 * share).ceil() as u64).clamp(1, total.max(1));

@@ -3,9 +3,10 @@
 //! A page leaves by being moved to the [`staging`] area, and comes back moved or copied, whichever is cheaper
 //! ([`way_back`]). Access sampling moves pages [`aside`].
 //!
-//! Invariants: only pages that the caller names are moved, and only between places that are empty and addresses that are
-//! missing; the area and its memory are this part's alone; what is copied to it cannot be written to. It knows nothing of states, stores, policies and budgets: the
-//! caller says what a page is. Cost: one call of the kernel per run of neighbours.
+//! Invariants: only pages that the caller names are moved, and only between places that are empty and addresses that
+//! are missing; the area and its memory are this part's alone; what is copied to it cannot be written to. It knows
+//! nothing of states, stores, policies and budgets: the caller says what a page is. Cost: one call of the kernel per
+//! run of neighbours.
 
 pub(crate) mod aside;
 pub(crate) mod staging;
@@ -97,8 +98,8 @@ impl Mover {
         error
     }
 
-    /// Fills [`MAX_FILLED`] missing pages at most with zeros: with memory of their own if they are about to be written to.
-    /// Bytes from the front, or the kernel's error.
+    /// Fills [`MAX_FILLED`] missing pages at most with zeros: with memory of their own if they are about to be written
+    /// to. Bytes from the front, or the kernel's error.
     pub(crate) fn fill_zeros(&self, start: usize, pages: usize, write: bool) -> isize {
         if write { self.fill(start, &ZEROS[..pages]) } else { self.uffd.zero(start, pages * PAGE) }
     }
@@ -152,8 +153,8 @@ impl Mover {
         self.staging.drop_spares()
     }
 
-    /// Moves neighbouring pages out of reach. How many were moved, or why the first cannot be; `None`: there is no room.
-    /// What was moved is to be [`Mover::receive`]d, in order.
+    /// Moves neighbouring pages out of reach. How many were moved, or why the first cannot be; `None`: there is no
+    /// room. What was moved is to be [`Mover::receive`]d, in order.
     ///
     /// # Safety
     /// The pages are in memory and managed, and their contents may be moved.
@@ -284,7 +285,8 @@ impl Mover {
         self.staging.leave_spare(place)
     }
 
-    /// The oldest places have no page any more: their memory is given back, or is spare. Returns the pages that this is.
+    /// The oldest places have no page any more: their memory is given back, or is spare. Returns the pages that this
+    /// is.
     pub(crate) fn take_back(&mut self, places: usize) -> usize {
         self.staging.take_back(places, self.keeps_spares)
     }

@@ -1,7 +1,8 @@
-//! Pages of managed memory and their states: the ranges that they lie in, what is known of each, and how many are in memory.
+//! Pages of managed memory and their states: the ranges that they lie in, what is known of each, and how many are in
+//! memory.
 //!
-//! Invariants: [`Pages::in_memory`] is the number of entries that say so; a page that comes in is locked if its range is.
-//! Nothing here calls the kernel or knows of stores and policies. Cost: that of [`table`] and [`ranges`].
+//! Invariants: [`Pages::in_memory`] is the number of entries that say so; a page that comes in is locked if its range
+//! is. Nothing here calls the kernel or knows of stores and policies. Cost: that of [`table`] and [`ranges`].
 
 pub(crate) mod pagemap;
 pub(crate) mod ranges;

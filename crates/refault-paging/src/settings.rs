@@ -1,10 +1,10 @@
 //! What a launcher tells the agent: one struct, which both use, as one value of the environment.
 //!
-//! The value is `key=value` pairs separated by the unit separator (0x1f); bytes of a value that could not stand there are
-//! escaped. The first pair is the layout of the segment, which only launcher and agent of one build have in common.
+//! The value is `key=value` pairs separated by the unit separator (0x1f); bytes of a value that could not stand there
+//! are escaped. The first pair is the layout of the segment, which only launcher and agent of one build have in common.
 //!
-//! Invariants: [`AgentSettings::decode`] of [`AgentSettings::encode`] is the same settings, whatever bytes they hold; no
-//! key is unknown to one side, since the struct is taken apart and built here alone.
+//! Invariants: [`AgentSettings::decode`] of [`AgentSettings::encode`] is the same settings, whatever bytes they hold;
+//! no key is unknown to one side, since the struct is taken apart and built here alone.
 //!
 //! ```
 //! use refault_paging::settings::AgentSettings;
@@ -84,7 +84,8 @@ pub struct MonitorSettings {
     pub sums: Option<Output>,
 }
 
-/// An open file that programs inherit. A program may close it, or have another under its number: then the path is opened.
+/// An open file that programs inherit. A program may close it, or have another under its number: then the path is
+/// opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Output {
     /// Its number.

@@ -104,8 +104,8 @@ pub struct Stores {
     /// Bytes of contents that a file may have.
     file_limit: u64,
     same_filled: u64,
-    /// Compressed pages, oldest first, those that zstd is still to try and the others: whose they are, and the slot they had
-    /// then.
+    /// Compressed pages, oldest first, those that zstd is still to try and the others: whose they are, and the slot
+    /// they had then.
     loose: VecDeque<(Owner, Slot)>,
     dense: VecDeque<(Owner, Slot)>,
     buffer: Vec<Page>,
@@ -135,8 +135,8 @@ pub struct Stored {
     pub in_files: u64,
 }
 
-/// A page compressed, or [`Codec::Raw`] if what it would leave free is too little: such a page takes its memory for
-/// longer than it is worth, and is read back from a file as soon as it is decompressed hard.
+/// A page compressed, or [`Codec::Raw`] if what it would leave free is too little. Such a page takes memory for longer
+/// than it is worth. Reading it back from a file is as fast as decompressing it hard.
 fn squeeze<'a>(page: &'a Page, codec: Codec, scratch: &'a mut Scratch) -> (Codec, &'a [u8]) {
     match scratch.compress(page, codec) {
         (Codec::Zstd, bytes) if bytes.len() > MAX_DENSE => (Codec::Raw, &page.0),
@@ -154,8 +154,8 @@ fn whose(pool: &CompressedPool, holders: &impl Holders, owner: Owner, slot: Slot
 }
 
 impl Stores {
-    /// Stores with a pool of at most `pool_limit` bytes of addresses, which will take some part of `memory` bytes, and
-    /// files if they can be made.
+    /// Stores with files, if they can be made, and a pool of at most `pool_limit` bytes of addresses. The pool will
+    /// take some part of `memory` bytes.
     pub fn new(pool_limit: u64, memory: u64, maker: Option<Box<dyn Files>>, file_limit: u64) -> io::Result<Stores> {
         Ok(Stores {
             pool: CompressedPool::with_blocks_for(pool_limit, memory)?,

@@ -4,9 +4,9 @@
 //! here, from outside too: for sums, who lives, who has more than its part. Here also end those that died without
 //! giving anything back.
 //!
-//! Invariants: the sum is that of the slots, up to calls in progress; a process changes no slot but its own, those of
-//! the dead, and what its children are charged for when it ceases to share a page with them. Cost: a look at the slots
-//! that were ever used.
+//! Invariants: the sum is that of the slots, up to calls in progress. A process changes no slot but its own, those of
+//! the dead, and its children's. Of a child's it changes the charge, when it ceases to share a page with the child.
+//! Cost: a look at the slots that were ever used.
 //!
 //! ```
 //! use refault_linux::sys;
@@ -51,8 +51,8 @@ pub const MIN_PAGES: u64 = 128;
 /// Pages of those that a process may have locked whatever the others do: as many are left to it that come and go. It
 /// takes nothing that it has not.
 pub const MIN_LOCKED: u64 = MIN_PAGES / 2;
-/// This part of the budget is not given out, within these bounds in pages: it is for what grows before it is known by
-/// how much, as compressed pages do while those that they were made of are there still.
+/// This part of the budget is not given out, within these bounds in pages. It is for memory that grows before it is
+/// known by how much. Compressed pages do while the pages that they were made of are still there.
 const SLACK: (u64, u64, u64) = (64, 4, 64);
 /// A process is not asked for less than this: pages.
 const WORTH_ASKING: i64 = 16;
@@ -64,22 +64,23 @@ pub const MAKE_ROOM: usize = usize::from_le_bytes(*b"refault!");
 pub const OWN_THREAD: &str = "refault-watch";
 /// See [`Slot::process`].
 pub(crate) const TAKEN: i32 = i32::MIN;
-/// Numbers from here on are of no process: they stand for processes of another namespace, and what is added is the number there.
-/// (No process has a number of more than 22 bits.)
+/// Numbers from here on are of no process: they stand for processes of another namespace, and what is added is the
+/// number there. (No process has a number of more than 22 bits.)
 const ELSEWHERE: i32 = 1 << 24;
 
 /// One process.
 #[repr(C)]
 pub struct Slot {
-    /// 0: free; negative: of a process that has ended, whose figures are still there; [`TAKEN`]: changing hands. A process
-    /// that knows itself by the numbers of another namespace has one that no process has ([`is_elsewhere`]): by its own
-    /// another process would be asked for room, or found dead.
+    /// 0: free; negative: of a process that has ended, whose figures are still there; [`TAKEN`]: changing hands. A
+    /// process that knows itself by the numbers of another namespace has one that no process has ([`is_elsewhere`]): by
+    /// its own another process would be asked for room, or found dead.
     pub process: AtomicI32,
     /// Processes that had the slot: tells one from the next.
     pub turn: AtomicU32,
     /// Pages charged.
     pub charged: AtomicI64,
-    /// Pages that it has, in memory and out of it, and those that the agent takes: what it would use if none were stored.
+    /// Pages that it has, in memory and out of it, and those that the agent takes: what it would use if none were
+    /// stored.
     pub(crate) has: AtomicI64,
     /// Pages that it has given up so far.
     pub(crate) gave: AtomicU64,
@@ -141,8 +142,8 @@ pub struct Shared {
     pub most: AtomicI64,
     /// Pages that all have stored so far.
     pub(crate) stored: AtomicU64,
-    /// In how many pages of memory a page that came back would have stayed, for one page in 32: what all might use then,
-    /// and the pages that were stored, by all, between its storing and its return.
+    /// In how many pages of memory a page that came back would have stayed, for one page in 32: what all might use
+    /// then, and the pages that were stored, by all, between its storing and its return.
     pub(crate) needed: Sizes,
     /// What processes counted that have ended.
     pub ended: Ended,
@@ -189,8 +190,8 @@ impl Shared {
         self.namespace.store(sys::pid_namespace(), Ordering::Relaxed);
     }
 
-    /// By what number a process is known here that has this one in the calling process's namespace. Where `/proc` does not say
-    /// which one that is, it is taken to be this one.
+    /// By what number a process is known here that has this one in the calling process's namespace. Where `/proc` does
+    /// not say which one that is, it is taken to be this one.
     pub(crate) fn known_as(&self, process: i32) -> i32 {
         let (known, here) = (self.namespace.load(Ordering::Relaxed), sys::pid_namespace());
         if known == 0 || here == 0 || known == here { process } else { ELSEWHERE + process }

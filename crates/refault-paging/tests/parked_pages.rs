@@ -1,4 +1,5 @@
-//! Pages that wait in the staging area come back whole, whether they are moved or copied, and count while they are there.
+//! Pages that wait in the staging area come back whole, whether they are moved or copied, and count while they are
+//! there.
 
 use refault_linux::sys;
 use refault_linux::uffd::Uffd;

@@ -1,10 +1,12 @@
 //! Faults that go on where one ended: how many pages to bring in at once.
 //!
 //! A stream is a sequence of faults, each at the address after what the last one brought in, or at the one before. One
-//! that goes on brings in twice as many pages each time, if streams that came so far have mostly gone on: a program whose
-//! objects lie across the border of two pages makes many streams of two faults, and the pages after them are not wanted.
+//! that goes on brings in twice as many pages each time, if streams that came so far have mostly gone on: a program
+//! whose objects lie across the border of two pages makes many streams of two faults, and the pages after them are not
+//! wanted.
 //!
-//! Invariant: what was learnt is between never and always. Cost: a look at eight streams per fault, no memory beside them.
+//! Invariant: what was learnt is between never and always. Cost: a look at eight streams per fault, no memory beside
+//! them.
 
 use crate::PAGE;
 
@@ -16,8 +18,8 @@ const STEPS: usize = 6;
 const ALWAYS: u32 = 1 << 16;
 /// A stream's end or going on counts one part in this against what was known.
 const MEMORY: u32 = 32;
-/// More pages come along where more than this part of the streams went on. One that is not wanted costs what is saved by
-/// two that are: the fault is saved, but reading, compressing and the page that gave way for it are not.
+/// More pages come along where more than this part of the streams went on. One that is not wanted costs what is saved
+/// by two that are: the fault is saved, but reading, compressing and the page that gave way for it are not.
 const WORTHWHILE: u32 = ALWAYS / 8 * 5;
 
 /// One sequence of faults.

@@ -1,4 +1,5 @@
-//! The engine around a fork: room for the child before, and the same contents under a userfaultfd of the child's own after.
+//! The engine around a fork: room for the child before, and the same contents under a userfaultfd of the child's own
+//! after.
 //!
 //! Both sides share frames, compressed pages and staging area until one writes to them, and then that side is charged.
 //! Invariant: a range of which the child has no mapping any more is not managed there. Cost: room for what the child's

@@ -152,7 +152,8 @@ impl Engine {
         shared
     }
 
-    /// Looks which guarded pages are this process's own by now, and guards those no more. Returns how many are shared still.
+    /// Looks which guarded pages are this process's own by now, and guards those no more. Returns how many are shared
+    /// still.
     pub(crate) fn unguard_own(&mut self) -> usize {
         let pagemap = Pagemap::open();
         let all = self.pages.ranges();

@@ -5,9 +5,9 @@
 //! interval's end whether it was moved back. Addresses are the program's; pages that are not in memory are not
 //! accessed. The policy's own picture, which comes from what it gave up and what comes back, is not touched by checks.
 //!
-//! The cost is bounded by what the caller allows: the share of one processor that the thread used is measured, and when
-//! it exceeds the bound the intervals are stretched, results converted, until it does not. Cost of a check: moving a
-//! page and, if it was accessed, a fault of the program that moves it back.
+//! The cost is bounded by what the caller allows. The monitor measures the share of one processor that the thread used.
+//! When that exceeds the bound, the monitor stretches the intervals and converts results, until it does not. Cost of a
+//! check: moving a page and, if it was accessed, a fault of the program that moves it back.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -271,8 +271,8 @@ impl Engine {
         used + 1 < most
     }
 
-    /// Moves pages that the policy has given up out of memory, however hot, and stores them. Returns those that left where
-    /// they belong.
+    /// Moves pages that the policy has given up out of memory, however hot, and stores them. Returns those that left
+    /// where they belong.
     fn page_out(&mut self, pages: &mut Vec<(PageId, Shadow)>) -> usize {
         let parked = self.park_these(pages);
         pages.clear();
@@ -308,8 +308,8 @@ impl DamonOps<'_> {
         }
     }
 
-    /// Makes the policy give up a page by request. A kernel's leaves a shadow entry as for any other, so that the page's
-    /// return is a refault, and keeps a page that is on no list yet (spec: damos §3.2, overview §5).
+    /// Makes the policy give up a page by request. A kernel's policy leaves a shadow entry as for any other page, so
+    /// that the page's return is a refault. It keeps a page that is on no list yet (spec: damos §3.2, overview §5).
     fn choose(&mut self, page: PageId) {
         let engine = &mut *self.engine;
         engine.choosing.page_out(page, engine.pages.table(), self.batch);

@@ -20,9 +20,9 @@ use refault_linux::sys;
 
 /// Pages that are stored at once.
 pub(crate) const BATCH: usize = 32;
-/// Compressed pages take at most this part of the budget. Where accesses are uniform it pays to compress whatever
-/// compresses to less than 7/8 before anything goes to the file, because the file is seven times slower; the rest is
-/// for what is not uniform.
+/// Compressed pages take at most this part of the budget. Where accesses are uniform, it pays to compress whatever
+/// compresses to less than 7/8 before anything goes to the file. The file is seven times slower. The rest of the budget
+/// is for accesses that are not uniform.
 const MAX_POOL_SHARE: (u64, u64) = (3, 4);
 /// From this part of the budget on new ones are compressed harder, and from this one on those that are there. Only to
 /// keep them out of the file: the memory that it saves is not worth its time (docs/explain/run.md has figures).
@@ -128,8 +128,8 @@ impl Engine {
         self.settle();
     }
 
-    /// Pages in which all that is in memory can be held compressed, as well as what is compressed already, without anything
-    /// going to the file.
+    /// Pages in which all that is in memory can be held compressed, as well as what is compressed already, without
+    /// anything going to the file.
     pub(crate) fn tight(&self) -> u64 {
         let stored = self.contents.stored();
         let per_page =
@@ -142,8 +142,9 @@ impl Engine {
         (pool * MAX_POOL_SHARE.1 / MAX_POOL_SHARE.0 + fixed) / PAGE as u64 + 2 * MIN_PAGES
     }
 
-    /// Pages that this process can keep in memory now if nothing is compressed: what it may use, less the agent's own, what is
-    /// locked, and what it shares and others are charged for, which is there whatever it does.
+    /// Pages that this process can keep in memory now if nothing is compressed. That is its limit, less the agent's own
+    /// memory, locked memory, and shared pages that others are charged for. The last are there whatever the process
+    /// does.
     pub fn can_keep(&self) -> usize {
         let fixed = (self.own_bytes() + self.pages.locked_bytes()) / PAGE;
         (self.account.limit() as usize).saturating_sub(fixed + self.account.lent() as usize)
@@ -196,8 +197,8 @@ impl Engine {
     /// Moves pages that the policy gives up into the staging area. Returns how many.
     ///
     /// What is shared with a parent or child is no gain as long as that has it too: it goes only when there is nothing
-    /// else, and only from the parent, which leaves it to its children. What others have given up already goes first then
-    /// ([`crate::tree::dropped`]).
+    /// else, and only from the parent, which leaves it to its children. What others have given up already goes first
+    /// then ([`crate::tree::dropped`]).
     fn park(&mut self) -> usize {
         let mut chosen = self.choosing.begin();
         let shared = if self.sharing.guards() { self.shared_now() } else { 0 };
@@ -245,8 +246,8 @@ impl Engine {
         parked
     }
 
-    /// Takes out of what was chosen what can be neither moved nor copied: it stays, and is not chosen any more. A policy that
-    /// gives up the newest pages of a loop would choose it for ever.
+    /// Takes out of what was chosen what can be neither moved nor copied: it stays, and is not chosen any more. A
+    /// policy that gives up the newest pages of a loop would choose it for ever.
     fn keep_immovable(&mut self, chosen: &mut Chosen) {
         chosen.retain(|(page, _)| {
             let range = self.pages.range(self.pages.address(*page));
@@ -385,7 +386,8 @@ impl Engine {
         self.look_later(self.pages.address(page));
     }
 
-    /// Stores what was parked longest and gives its memory back, or keeps it spare. Returns the pages of memory that this is.
+    /// Stores what was parked longest and gives its memory back, or keeps it spare. Returns the pages of memory that
+    /// this is.
     pub(crate) fn store_oldest(&mut self) -> usize {
         let (first, places) = self.moving.oldest(BATCH);
         let mut emptied = 0;

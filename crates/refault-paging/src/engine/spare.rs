@@ -1,11 +1,12 @@
 //! Spare memory: a page that is read back takes the memory of one that has just been stored.
 //!
-//! The kernel need not give a page back, find another, clear its account and copy into it: the contents are made where a page
-//! was parked until now, and moved from there to where they belong. A batch of pages that is stored leaves as many spare
-//! ones; what is too much, and what is wanted for anything else, goes back to the kernel before anything else does.
+//! The kernel need not give a page back, find another, clear its account and copy into it: the contents are made where
+//! a page was parked until now, and moved from there to where they belong. A batch of pages that is stored leaves as
+//! many spare ones; what is too much, and what is wanted for anything else, goes back to the kernel before anything
+//! else does.
 //!
-//! Invariant: spare memory counts as long as it is there. Cost: one `UFFDIO_MOVE` instead of a `UFFDIO_COPY` and a page's part
-//! of a `madvise`: 8 to 10 % of a fault's time in uniform reads.
+//! Invariant: spare memory counts as long as it is there. Cost: one `UFFDIO_MOVE` instead of a `UFFDIO_COPY` and a
+//! page's part of a `madvise`: 8 to 10 % of a fault's time in uniform reads.
 
 use super::Engine;
 use super::reclaim::BATCH;
@@ -29,8 +30,8 @@ impl Engine {
         self.moving.spare()
     }
 
-    /// Reads a page into spare memory and moves that to where it belongs. False if this is not possible, and if the page is
-    /// one of which a copy is kept.
+    /// Reads a page into spare memory and moves that to where it belongs. False if this is not possible, and if the
+    /// page is one of which a copy is kept.
     pub(crate) fn read_into_spare(&mut self, address: usize, place: u32) -> bool {
         let Some((page, entry)) = self.pages.find(address) else { return false };
         let State::Stored(slot) = entry.state() else { return false };

@@ -1,9 +1,9 @@
 //! Memory that was never written to: what is read of it is left to the kernel.
 //!
-//! The kernel joins neighbouring mappings by their `anon_vma`, which a mapping gets by the first write to it: one without
-//! is joined with whatever fits beside it, and forgets where it came from when it moves. The program sees that:
-//! `mremap` of a range that is not one mapping says EFAULT. A userfaultfd gives a mapping its `anon_vma` with whatever it
-//! fills, zeros for a read too. So where nothing was written to yet, the pages that are read are unregistered for a
+//! The kernel joins neighbouring mappings by their `anon_vma`, which a mapping gets by the first write to it: one
+//! without is joined with whatever fits beside it, and forgets where it came from when it moves. The program sees that:
+//! `mremap` of a range that is not one mapping says EFAULT. A userfaultfd gives a mapping its `anon_vma` with whatever
+//! it fills, zeros for a read too. So where nothing was written to yet, the pages that are read are unregistered for a
 //! moment, and the kernel maps its own zeros there.
 //!
 //! Invariants: only pages without contents are unregistered, under the engine's lock. A thread that touches one
@@ -43,8 +43,8 @@ impl Engine {
         }
     }
 
-    /// Has the kernel map zeros where pages without contents are read: the one at `address` and those around it, for which
-    /// there is room. False if that page is not there then.
+    /// Has the kernel map zeros where pages without contents are read: the one at `address` and those around it, for
+    /// which there is room. False if that page is not there then.
     pub(crate) fn map_zeros(&mut self, address: usize, first: usize, pages: usize) -> bool {
         let (bytes, end) = (pages * PAGE, first + pages * PAGE);
         let is_open = self.moving.unregister(first, bytes);
@@ -68,8 +68,8 @@ impl Engine {
         is_there
     }
 
-    /// Whether a page that was moved to a place is zeros still: then the place holds nothing any more. If it is not, its
-    /// range was written to.
+    /// Whether a page that was moved to a place is zeros still: then the place holds nothing any more. If it is not,
+    /// its range was written to.
     pub(crate) fn is_zeros_still(&mut self, address: usize, place: u32) -> bool {
         // SAFETY: the place holds a page, which stays there while it is looked at.
         if unsafe { self.moving.page(place) }.0.as_chunks::<8>().0.iter().any(|word| u64::from_ne_bytes(*word) != 0) {

@@ -46,7 +46,8 @@ pub(crate) struct Aside {
 }
 
 impl Aside {
-    /// With a mirror, from which nothing comes back yet. `notes`: touches are noted, of one page in `2^shift` (below 64).
+    /// With a mirror, from which nothing comes back yet. `notes`: touches are noted, of one page in `2^shift` (below
+    /// 64).
     ///
     /// # Errors
     /// Says what is not to be had.
@@ -82,7 +83,8 @@ impl Aside {
         self.mirror + page as usize * PAGE
     }
 
-    /// Moves neighbouring pages, which have places in a row from that of `first` on, aside. How many; none if the first cannot be.
+    /// Moves neighbouring pages, which have places in a row from that of `first` on, aside. How many; none if the first
+    /// cannot be.
     ///
     /// # Safety
     /// They are in memory and managed, and their contents may be moved.
@@ -146,8 +148,8 @@ impl Aside {
         }
     }
 
-    /// Pages have come in along with one that was touched: in a sample they count as touched too, because a sequence of
-    /// faults nearly always reaches them, and would go unseen otherwise where pages do not stay until a look.
+    /// Pages have come in along with one that was touched. In a sample they count as touched too, because a sequence of
+    /// faults nearly always reaches them. Otherwise the touches would go unseen where pages do not stay until a look.
     pub(crate) fn came_along(&mut self, first: usize, pages: usize) {
         if self.notes && self.shift > 0 {
             (0..pages).for_each(|index| self.note(first + index * PAGE, false));
@@ -194,7 +196,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Beside a list: every touch is told once, in order, and its page is set aside at the next look or the next retry.
+        /// Beside a list: every touch is told once, in order, and its page is set aside at the next look or the next
+        /// retry.
         #[test]
         fn touches_are_told_in_order_and_their_pages_set_aside(
             looks in proptest::collection::vec(proptest::collection::vec((0usize..50, any::<bool>()), 0..20), 1..30)

@@ -4,12 +4,13 @@
 //! and it is moved back. What is still here when its turn comes was not touched: it is stored. So the area is the
 //! accessed bit of the pages at the eviction end. No thread can write to a page while it is compressed.
 //!
-//! A page that was copied back instead leaves a *husk*, whose memory goes with the places around it, or with all others
-//! once they are many. A place whose page was stored may keep its memory as a *spare* one, which the next page that is read
-//! back is filled into and moved away with: that spares the kernel giving a page back and finding another.
+//! A page that was copied back instead leaves a *husk*. Its memory is freed with the places around it, or with all
+//! other husks once they are many. A place whose page was stored may keep its memory as a *spare* page. The next page
+//! that is read back is filled into that memory, and moved away with it. So the kernel need not free a page and find
+//! another.
 //!
-//! Invariants: places are used in a ring, first in, first out; a place holds one page, a husk, spare memory or nothing. Cost: 8 bytes
-//! per place.
+//! Invariants: places are used in a ring, first in, first out; a place holds one page, a husk, spare memory or nothing.
+//! Cost: 8 bytes per place.
 
 use refault_store::noted;
 
@@ -32,7 +33,8 @@ const MIN_TIDIED: usize = 256;
 /// See the module.
 pub struct Staging {
     base: usize,
-    /// Addresses whose pages are here, with [`IS_SHARED`] if a fork has shared the page; [`HUSK`]; [`SPARE`]; 0: nothing.
+    /// Addresses whose pages are here, with [`IS_SHARED`] if a fork has shared the page; [`HUSK`]; [`SPARE`]; 0:
+    /// nothing.
     owners: Vec<usize>,
     /// Places ever given out, and ever emptied.
     head: usize,

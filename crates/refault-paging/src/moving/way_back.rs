@@ -4,8 +4,9 @@
 //! threads sleep, and more than a copy while they run. The kernel does not tell which they do. So both are timed, and
 //! now and then the one that seems dearer is tried.
 //!
-//! Invariant: what is dearer than it was is noticed at the first page or two, what is cheaper after some dozens of trials.
-//! Only pages that come back from the staging area are tried; what is read back follows. Cost: two looks at the clock per page.
+//! Invariant: what is dearer than it was is noticed at the first page or two, what is cheaper after some dozens of
+//! trials. Only pages that come back from the staging area are tried; what is read back follows. Cost: two looks at the
+//! clock per page.
 
 /// One page in this many is a trial.
 const TRIAL: u32 = 256;

@@ -2,12 +2,12 @@
 //!
 //! A page that compresses to the part `c` takes the memory of `c` resident pages. It is worth that as long as it is
 //! asked for often enough, compared with the pages that would otherwise be resident. The longer a page was not asked
-//! for, the less likely it is to be asked for next: its chance is about one over its age, in pages stored since. That of
-//! a page that has just left memory is about one over the pages that wait in the pool. So a page goes once its age
-//! exceeds (tF/tP − 1) (1 − c)/c times the pages in the pool, where tF and tP are the costs of a fault from file and
-//! from pool, and some times that to be sure, for where all pages are asked for alike none should go: of those, one in
-//! e^10 grows so old where pages compress to 70 %, one in e^24 where they compress to half (one in 30 where they compress
-//! to 7/8 and it makes no difference). Time is counted in pages that enter the pool.
+//! for, the less likely it is to be asked for next: its chance is about one over its age, in pages stored since. That
+//! of a page that has just left memory is about one over the pages that wait in the pool. So a page goes once its age
+//! exceeds (tF/tP − 1) (1 − c)/c times the pages in the pool, and some times that to be sure. Here tF and tP are the
+//! costs of a fault from file and from pool. Where all pages are asked for alike, none should go. Of those, one in e^10
+//! grows so old where pages compress to 70 %, and one in e^24 where they compress to half. One in 30 does where they
+//! compress to 7/8, and there it makes no difference. Time is counted in pages that enter the pool.
 //!
 //! Invariant: a page that goes has waited in the pool, unasked for, from its time in [`Owner`] on. Cost: a look at the
 //! oldest pages for each [`LOOK_EVERY`] that are stored, and one write for each batch that goes.
@@ -36,8 +36,8 @@ const ADDRESS: u64 = (1 << HIGH_SHIFT) - (1 << LOW_BITS);
 /// Times that differ.
 const TIME: u64 = (1 << (LOW_BITS + 64 - HIGH_SHIFT)) - 1;
 
-/// Whose a compressed page is, and when it was stored, in pages that had entered the pool before it: in one word, the time in the bits of an
-/// address that mean nothing.
+/// Whose a compressed page is, and when it was stored, in pages that had entered the pool before it: in one word, the
+/// time in the bits of an address that mean nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Owner(u64);
 
@@ -289,8 +289,8 @@ mod tests {
         assert!(bench.in_file(300..500) > 200 - MIN_BATCH, "{} went", bench.in_file(300..500));
     }
 
-    /// Pages come back and leave again unchanged, with the slots they had: they are used, and are not taken for cold; nor
-    /// does the queue grow. Moving such a page changes nothing of that.
+    /// Pages come back and leave again unchanged, with the slots they had: they are used, and are not taken for cold;
+    /// nor does the queue grow. Moving such a page changes nothing of that.
     #[test]
     fn what_comes_back_and_leaves_unchanged_is_used() {
         let mut bench = Bench::new();
@@ -321,8 +321,8 @@ mod tests {
         assert_eq!((bench.in_file(1000..1001), bench.in_file(1..200)), (1, 199));
     }
 
-    /// Zstd leaves less of the first two of these pages, and more of the third, than is taken by the bytes in which their words
-    /// differ, or by their words without zero bytes.
+    /// Two encodings of words compete with Zstd: the bytes in which words differ, and words without zero bytes. Zstd
+    /// leaves less of the first two of these pages than they do, and more of the third.
     #[test]
     fn numbers_are_stored_without_their_zero_bytes_and_pressure_makes_no_page_larger() {
         let mut random = 1u64;

@@ -1,9 +1,9 @@
 //! Which of the two fast codecs suits a process: words without the bytes that say nothing ([`Codec::Words`],
 //! [`Codec::Columns`]), or LZ4.
 //!
-//! Words are several times as fast, and leave less of arrays of numbers. Of heaps whose objects are alike and mostly zero LZ4
-//! leaves half as much, and one cannot tell from a page alone which it is. So one page in [`TRIED`] of those that are stored
-//! is compressed both ways, and what both have left of late decides.
+//! Words are several times as fast, and leave less of arrays of numbers. Of heaps whose objects are alike and mostly
+//! zero LZ4 leaves half as much, and one cannot tell from a page alone which it is. So one page in [`TRIED`] of those
+//! that are stored is compressed both ways, and what both have left of late decides.
 //!
 //! Cost: two compressions of one page in [`TRIED`].
 

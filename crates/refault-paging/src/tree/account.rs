@@ -40,8 +40,8 @@ use refault_linux::calls::SYS_kill;
 use refault_linux::errno::ESRCH;
 use refault_linux::sys;
 
-/// How long a process that has next to nothing waits for others to give it room, in naps, and how long it does not try
-/// again if that was in vain. Nanoseconds.
+/// A process that has next to nothing waits for others to give it room: [`MAX_NAPS`] of [`NAP`] at most. If that was in
+/// vain, it does not try again for [`DISCOURAGED`]. Nanoseconds.
 const NAP: u64 = 300_000;
 const MAX_NAPS: u32 = 100;
 const DISCOURAGED: u64 = 1_000_000_000;
@@ -171,8 +171,8 @@ impl Account {
         }
     }
 
-    /// Makes known what is in memory: pages where they belong, pages in the staging area, bytes of the pool; and in how many
-    /// pages all of it could be held compressed.
+    /// Makes known what is in memory: pages where they belong, pages in the staging area, bytes of the pool; and in how
+    /// many pages all of it could be held compressed.
     pub fn publish_memory(&mut self, resident: u64, parked: u64, pool: u64, tight: u64) {
         if let Some(slot) = self.slot {
             self.shared().slots[slot].tight.store(tight as i64, Ordering::Relaxed);
@@ -281,8 +281,8 @@ impl Account {
         (self.charged, self.stored, self.has_heirs) = (0, 0, false);
         match self.birth.take() {
             Some(slot) => {
-                // The parent may have said so already, by a number that is as good or better: of a child that is the first of
-                // its namespace it knows the one outside.
+                // The parent may have said so already, by a number that is as good or better: of a child that is the
+                // first of its namespace it knows the one outside.
                 let number = self.shared().known_as(sys::process_id());
                 let process = &self.shared().slots[slot].process;
                 let _ = process.compare_exchange(TAKEN, number, Ordering::AcqRel, Ordering::Relaxed);
@@ -319,8 +319,8 @@ impl Account {
         let shared = self.shared();
         shared.slots[slot].gave.store(self.gave, Ordering::Relaxed);
         let Some(word) = self.lender_word() else { return };
-        // By equal parts: what they share with each other is not known here. Pages come one by one as a rule, so each time
-        // another heir is the first; who has none of the parent's any more is none of them.
+        // By equal parts: what they share with each other is not known here. Pages come one by one as a rule, so each
+        // time another heir is the first; who has none of the parent's any more is none of them.
         let with_any = || shared.heirs(word).filter(|heir| heir.lent.load(Ordering::Relaxed) > 0);
         let heirs = with_any().count();
         let (first, mut rest) = ((self.gave / pages) as usize % heirs.max(1), pages as i64);

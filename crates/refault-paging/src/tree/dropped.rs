@@ -6,12 +6,13 @@
 //! alone, from one program. A process with nothing of its own to evict takes those of its shared pages first that are
 //! noted.
 //!
-//! Invariants: no contents depend on a note, only what is preferred. Two chunks of pages may have one word, a note may get
-//! lost when old ones are forgotten, and may outlive its reason. Notes are in two halves, and the older half is forgotten
-//! when one bit in [`MAX_PART`] of the newer is set: at most one word in four is of another chunk whose pages are all noted.
-//! Cost: an atomic operation a note, a load or two for each chunk of 64 pages that is looked at, 256 of them in
-//! one step and none if nothing was noted since the last round; 128 KiB of the segment, of which what is not touched
-//! takes no memory.
+//! Invariants: no contents depend on a note, only what is preferred. Two chunks of pages may have one word, a note may
+//! get lost when old ones are forgotten, and may outlive its reason. Notes are in two halves, and the older half is
+//! forgotten when one bit in [`MAX_PART`] of the newer is set: at most one word in four is of another chunk whose pages
+//! are all noted.
+//! Cost: an atomic operation per note, and a load or two for each chunk of 64 pages that is looked at. One step looks
+//! at 256 of them, and at none if nothing was noted since the last round. The notes take 128 KiB of the segment, of
+//! which what is not touched takes no memory.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

@@ -86,13 +86,14 @@ impl Inherited {
         self.pages > 0
     }
 
-    /// Whether the parent has given up some of it, and who else has that was never looked at: it would be charged whole, and
-    /// others are charged for their part of it already.
+    /// Whether the parent has given up some of it, and who else has that was never looked at: it would be charged
+    /// whole, and others are charged for their part of it already.
     pub(crate) fn is_without_look(&self, segment: &Shared) -> bool {
         self.shared == 0 && self.pages > self.held(segment)
     }
 
-    /// Looks, now and then or `at_once`, how much is still shared. `all`: what the process has, inherited or not. True if it did.
+    /// Looks, now and then or `at_once`, how much is still shared. `all`: what the process has, inherited or not. True
+    /// if it did.
     pub(crate) fn look(&mut self, all: i64, at_once: bool) -> bool {
         if self.pages == 0 {
             return false;

@@ -1,6 +1,6 @@
 //! The segment of a tree as memory: how large it is, how it is laid out, how a process comes by it.
 //!
-//! `refault run` makes it and every process of the tree maps it, the command and the library that is preloaded each by
+//! `refault run` makes it and every process of the tree maps it. The command and the preloaded library each map it by
 //! their own build's idea of it. The library may be another build's: named by hand, or left behind by an installation.
 //! So the command passes the number of its layout on ([`Shared::LAYOUT`]), and the library takes no other.
 

@@ -6,11 +6,13 @@
 //! and less of that once it does not. So one that sleeps, or has more than it touches, gives way to those that work. If
 //! it does touch what it gave, it faults, and needs it again.
 //!
-//! One process may come first ([`crate::tree::token`]): what it needs is poured first, and of the others each that lacks memory keeps
-//! no more than it can hold all its pages compressed in, so that none of them has to go to a file for the sake of another.
+//! One process may come first ([`crate::tree::token`]): its need is poured first. Each other process that lacks memory
+//! keeps no more than the memory that holds all its pages compressed. So none of its pages has to go to a file for
+//! another process's sake.
 //!
 //! Invariants: what all may have together is never more than the budget, whatever they need; a process that needs less
-//! than the level may have what it needs, unless another comes first and it lacks memory itself. Cost: a few passes over the living processes, no memory.
+//! than the level may have what it needs, unless another comes first and it lacks memory itself. Cost: a few passes
+//! over the living processes, no memory.
 //! Source: max-min fairness (Bertsekas and Gallager, *Data Networks*, 6.5.2).
 //!
 //! ```

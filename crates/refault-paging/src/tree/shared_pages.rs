@@ -1,8 +1,8 @@
-//! Pages that a process shares with its relatives since a fork: whether it guards them, how many it had at the last look,
-//! and which it gives up first.
+//! Pages that a process shares with its relatives since a fork: whether it guards them, how many it had at the last
+//! look, and which it gives up first.
 //!
-//! Shared pages that a relative has evicted go first ([`super::dropped`]), so that their memory becomes free. Invariant: a page
-//! is named only if it is guarded, evictable and in no call's use. Cost: see [`super::dropped`].
+//! Shared pages that a relative has evicted go first ([`super::dropped`]), so that their memory becomes free.
+//! Invariant: a page is named only if it is guarded, evictable and in no call's use. Cost: see [`super::dropped`].
 
 use refault_core::PageId;
 
@@ -87,8 +87,8 @@ impl SharedPages {
         core::mem::take(&mut self.left_to_others)
     }
 
-    /// Names shared pages that others have given up already, to `take`, which says how many it has: `wanted` and less than a
-    /// chunk more. Goes on where it ended.
+    /// Names shared pages that others have given up already, to `take`, which says how many it has: `wanted` and less
+    /// than a chunk more. Goes on where it ended.
     pub(crate) fn choose_dropped(
         &mut self,
         wanted: usize,

@@ -1,13 +1,13 @@
 //! Which process of a tree comes first while several lack memory.
 //!
-//! Where the budget holds the memory of one process and not that of all, even parts make every process thrash. So those that
-//! lack memory come first in turns: the *token* goes from one to the next, and who has it may have what it needs
-//! ([`crate::tree::share::Division`]). Each keeps it for a time in which all of the budget could be brought back ten times, within
-//! bounds, or until it is seen that it hardly runs. Without a holder parts are even.
+//! Where the budget holds the memory of one process and not that of all, even parts make every process thrash. So those
+//! that lack memory come first in turns: the *token* goes from one to the next, and who has it may have what it needs
+//! ([`crate::tree::share::Division`]). Each keeps it for a time in which all of the budget could be brought back ten
+//! times, within bounds. A process that is seen to hardly run loses it earlier. Without a holder parts are even.
 //!
-//! Who passes it on knows processes by the numbers that the segment has, and is none of them: `refault run`. Invariants: only
-//! who lacks memory gets it; who holds it and has ended, or whose time is over, comes first no longer, whether it is passed on
-//! or not. Cost: some loads; a look at the slots that were ever used per turn.
+//! Who passes it on knows processes by the numbers that the segment has, and is none of them: `refault run`.
+//! Invariants: only who lacks memory gets it; who holds it and has ended, or whose time is over, comes first no longer,
+//! whether it is passed on or not. Cost: some loads; a look at the slots that were ever used per turn.
 //! Source: S. Jiang and X. Zhang, *Token-ordered LRU*, Performance Evaluation 60 (2005), as in Linux 2.6.9 to 3.4.
 
 use core::sync::atomic::{AtomicU64, Ordering};

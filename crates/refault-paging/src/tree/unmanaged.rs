@@ -1,7 +1,7 @@
 //! Programs of a tree that run without being managed: which, why and how often, as those say that execute them.
 //!
-//! Invariants: a place is written once, by the process that has claimed it, and read when it is whole. Cost: a look at the
-//! places that are in use per program that is not managed; what finds no place is counted.
+//! Invariants: a place is written once, by the process that has claimed it, and read when it is whole. Cost: a look at
+//! the places that are in use per program that is not managed; what finds no place is counted.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

@@ -1,5 +1,5 @@
 //! Visits: a process of the tree reads or writes memory of another through the kernel (`process_vm_readv`,
-//! `/proc/PID/mem`), which says EFAULT or EIO for a page that is out. Only the other's agent can bring it in.
+//! `/proc/PID/mem`). The kernel says EFAULT or EIO for a page that is out. Only the other's agent can bring it in.
 //!
 //! The visitor says which range it needs. The host brings that in, holds it until the visitor says that its call was
 //! made, and lets go. Who wants to be a visitor of a process waits until the one before has left.
@@ -106,9 +106,9 @@ impl Shared {
         self.in_use().find(|slot| slot.process.load(Ordering::Acquire) == known)
     }
 
-    /// Asks a process to hold a range of its memory for the caller. `meanwhile` is called now and then while this waits.
-    /// `None`: it is not in the tree, does not come (it is stopped, or waits in a call that cannot be interrupted), or
-    /// has another visitor that does not leave. Waits for 0.3 s at most.
+    /// Asks a process to hold a range of its memory for the caller. `meanwhile` is called now and then while this
+    /// waits. `None`: it is not in the tree, does not come, or has another visitor that does not leave. A process does
+    /// not come if it is stopped, or waits in a call that cannot be interrupted. Waits for 0.3 s at most.
     pub fn visit(
         &self,
         process: i32,
