@@ -1,7 +1,8 @@
 //! The formats a trace may come in, and how one is told from another.
 //!
-//! A format is found by extension (before that of what packed it, which is found by its mark) and otherwise by the first 4 KiB.
-//! All but `.u64` and `.rft` describe requests: each becomes the 4 KiB pages it touches, in ascending order.
+//! A format is found by extension (before that of what packed it, which is found by its mark) and otherwise by the
+//! first 4 KiB. All but `.u64` and `.rft` describe requests: each becomes the 4 KiB pages it touches, in ascending
+//! order.
 
 mod blkparse;
 mod csv;

@@ -1,7 +1,7 @@
 //! Generated workloads: the same specification gives the same accesses, for ever and on every machine.
 //!
-//! [`spec`] is what can be asked for, [`workload`] lists it with explanations, [`stream`] are the random numbers,
-//! [`zipf`] the skewed ones, [`fio`] another program's jobs, [`reader`] turns a specification into blocks of entries.
+//! [`spec`] is what can be asked for, and [`workload`] lists it with explanations. [`stream`] are the random numbers,
+//! [`zipf`] the skewed ones, [`fio`] another program's jobs. [`reader`] turns a specification into blocks of entries.
 //!
 //! ```
 //! use refault_trace::{Source, WorkloadSpec};

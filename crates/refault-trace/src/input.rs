@@ -1,8 +1,8 @@
 //! The bytes of a trace file: opened with care, decompressed by magic, counted and limited.
 //!
-//! Invariants: memory is bounded whatever the file holds (one buffer, and for zstd a window of at most 2 GiB, filled as far as the data goes; for xz a
-//! dictionary of at most 1 GiB); what
-//! is handed out never exceeds [`Limits`]. Cost: one copy from the decompressor into the buffer.
+//! Invariants: memory is bounded whatever the file holds. It is one buffer, for zstd a window of at most 2 GiB, for xz
+//! a dictionary of at most 1 GiB. The window is filled as far as the data goes. What is handed out never exceeds
+//! [`Limits`]. Cost: one copy from the decompressor into the buffer.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -29,8 +29,8 @@ const EXPANSION_FREE: u64 = 1 << 30;
 /// Bytes of a trace that must be in memory as a whole: an `.rft` that comes from a pipe or is packed again, or JSON.
 const MAX_IN_MEMORY: usize = 1 << 28;
 
-/// zstd's largest window, of 2 GiB: what `zstd --long=31` asks for, also of a frame of few bytes whose length it did not
-/// know. Memory is taken as far as it is filled.
+/// zstd's largest window, of 2 GiB: what `zstd --long=31` asks for, also of a frame of few bytes whose length it did
+/// not know. Memory is taken as far as it is filled.
 const ZSTD_WINDOW_LOG: u32 = 31;
 
 /// Memory for an xz dictionary, at most: `xz -9` needs 64 MiB.

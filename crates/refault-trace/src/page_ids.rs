@@ -1,7 +1,7 @@
 //! Dense numbers for the pages of a trace, in the order of their first access.
 //!
 //! Anonymous and file pages of one number are different pages. Cost: low page numbers index a table (4 bytes per number
-//! up to the highest seen), others are looked up in a hash map (some 16 bytes per page).
+//! up to the highest seen). Others are looked up in a hash map (some 16 bytes per page).
 //!
 //! ```
 //! use refault_trace::page_ids::PageIds;
@@ -86,9 +86,9 @@ impl PageIds {
 /// Page numbers below this can stand for themselves.
 const AS_THEY_ARE: u64 = 1 << 22;
 
-/// Numbers the pages of a trace so that different pages have different numbers, at least cost: if the first page has a
-/// low number, low numbers of its kind stand for themselves, so that what is kept by number is the only table to be
-/// looked into. Numbers are not dense, but below [`LooseIds::end`].
+/// Numbers the pages of a trace so that different pages have different numbers, at least cost. If the first page has a
+/// low number, low numbers of its kind stand for themselves. So the only table to be looked into is that of what is
+/// kept by number. Numbers are not dense, but below [`LooseIds::end`].
 #[derive(Default)]
 pub struct LooseIds {
     /// Whether the pages that stand for themselves are file pages; `None`: there are none.

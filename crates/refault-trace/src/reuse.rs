@@ -1,13 +1,13 @@
 //! Exact reuse distances: how many other pages were accessed since a page was accessed last.
 //!
 //! An LRU memory of m pages hits exactly the accesses whose distance is below m (Mattson, Gecsei, Slutz and Traiger,
-//! IBM Systems Journal 1970), so one pass gives the misses at every size.
+//! IBM Systems Journal 1970). So one pass gives the misses at every size.
 //!
 //! Every access takes the next *slot*; the slot of a page's last access is live, earlier ones are dead. The distance is
 //! the number of live slots after the page's, which is the number of all slots after it less the dead ones. Only dead
 //! slots are counted, and a slot dies exactly where a distance is asked for. A tree of fan-out 32 keeps, for each child
-//! of a node, the dead slots in the children after it: a question is one load per level, a death is an addition to a
-//! row of lanes a level, the same work wherever the slot lies. Leaves are words of 64 slots.
+//! of a node, the dead slots in the children after it. A question is one load per level. A death is an addition to a
+//! row of lanes per level, the same work wherever the slot lies. Leaves are words of 64 slots.
 //!
 //! Invariants: `last[page]` is live or `NEVER`; live slots are as many as pages seen. When slots run out, the live ones
 //! move to the front in order, which happens once in three or more accesses per page.

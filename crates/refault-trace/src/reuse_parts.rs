@@ -1,9 +1,10 @@
 //! Exact reuse distances of a trace whose parts are worked on side by side.
 //!
 //! A part by itself knows the distance of every access but the first to each page. What it leaves for the whole are
-//! those pages, in the order of their first and of their last accesses. Joined in the order of the trace, the distance
-//! of the `k`-th first access (from 0) is `k`, for the pages that the part accessed before, and the pages that were
-//! accessed after it in the parts before and not yet in this one.
+//! those pages, in the order of their first and of their last accesses. Parts are joined in the order of the trace. The
+//! distance of the `k`-th first access (from 0) is then a sum of two counts. One is `k`, for the pages that the part
+//! accessed before. The other counts the pages that the parts before accessed after that page, and that this part has
+//! not accessed yet.
 //!
 //! Invariant: the sum of the histograms is that of [`ReuseDistances`] over the whole trace, whatever the parts.
 //! Cost: that of [`ReuseDistances`] per access, on any thread; to join, the same for each page of a part, in order. A

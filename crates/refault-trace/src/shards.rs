@@ -5,8 +5,8 @@
 //! which pages the sample happens to hold. That last error is corrected as the paper does: accesses missing from the
 //! expected number, or beyond it, are taken for hits at the smallest distance.
 //!
-//! How good the estimate is, is measured rather than assumed: several samples are drawn in the same pass, by hashes
-//! that do not depend on each other, and their spread gives the standard error of their mean.
+//! How good the estimate is, is measured rather than assumed. Several samples are drawn in the same pass, by hashes
+//! that do not depend on each other. Their spread gives the standard error of their mean.
 //!
 //! Cost: a hash per access and sample; the exact engine's cost for each sampled access; memory in proportion to the
 //! rate.

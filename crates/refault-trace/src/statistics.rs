@@ -1,8 +1,8 @@
 //! What can be told of a trace without a policy: how long, how many pages, of which kind, how soon they come again, and
 //! where and when the accesses fall.
 //!
-//! Cost: a pass of some 50 to 100 nanoseconds per access (a second, much faster one before it where the length is not
-//! known), and some 40 bytes per page.
+//! Cost: a pass of some 50 to 100 nanoseconds per access, and some 40 bytes per page. Where the length is not known, a
+//! second, much faster pass precedes it.
 //!
 //! ```
 //! use refault_trace::Source;

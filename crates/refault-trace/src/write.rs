@@ -1,7 +1,7 @@
 //! Writing traces: `.rft`, `.u64`, CSV and oracleGeneral, the last three plain or compressed.
 //!
-//! What a format has no place for is lost: `.u64` has no times, oracleGeneral neither kinds nor writes nor parts of a
-//! second, `.rft` no times within a block, and only CSV and oracleGeneral keep the sizes of accesses.
+//! What a format has no place for is lost. `.u64` has no times, `.rft` no times within a block. oracleGeneral has
+//! neither kinds nor writes nor parts of a second. Only CSV and oracleGeneral keep the sizes of accesses.
 //!
 //! ```
 //! use refault_trace::write::OutputFormat;

@@ -1,5 +1,5 @@
-//! A small sample of each format that a tool writes, made by the tool where it can be installed (`samples/`, with the
-//! tool's version in the name), and else as its publishers describe it: what becomes of it.
+//! What becomes of a small sample of each format that a tool writes. The tool made it where it can be installed
+//! (`samples/`, with the tool's version in the name). Other samples are as the format's publishers describe it.
 
 use refault_trace::{Format, FoundBy, ObjectsAs, Options, Source, TraceReader};
 
@@ -17,8 +17,8 @@ fn read(name: &str, text: &str, options: &Options) -> (Vec<refault_trace::Entry>
     (reader.read_to_end().expect("readable"), reader)
 }
 
-/// libcachesim 0.3.5's `Util.convert_to_lcs` of ten records over objects 7, 8, 9 and 2^60, of which it leaves out the two
-/// of size 0.
+/// libcachesim 0.3.5's `Util.convert_to_lcs` of ten records over objects 7, 8, 9 and 2^60, of which it leaves out the
+/// two of size 0.
 #[test]
 fn lcs_of_every_version() {
     for version in [1, 2, 3, 4, 8] {

@@ -1,10 +1,10 @@
 //! Values in columns, separated by commas, semicolons, tabs, bars or blanks, with names or in an order that is known.
 //!
-//! Where an access lies is said by one column: a page number, a byte address in memory, a byte offset in a file or
-//! device, a block number, or the name or number of an object. What a size beside it means depends on that: offsets and
-//! addresses with sizes are split into the pages they touch, blocks into the pages of `size` bytes or `count` blocks,
-//! while a page is one page, and so is an object unless objects have sizes ([`super::object`]); there a size only
-//! weighs. Disks get ranges of pages of their own.
+//! One column says where an access lies. It is a page number, a byte address in memory, or a byte offset in a file or
+//! device. It may also be a block number, or the name or number of an object. What a size beside it means depends on
+//! that. Offsets and addresses with sizes are split into the pages they touch. Blocks are split into the pages of
+//! `size` bytes or `count` blocks. A page is one page, and so is an object unless objects have sizes
+//! ([`super::object`]). For these a size only weighs. Disks get ranges of pages of their own.
 //!
 //! The separator is the most frequent of the first line. That line names the columns unless it is data: then the
 //! columns must be given by number, or be those of a known order ([`super::preset`]), or there is only one, of page

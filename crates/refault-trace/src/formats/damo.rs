@@ -2,10 +2,10 @@
 //! `perf script`.
 //!
 //! A snapshot says of regions how many samples of an interval found them accessed. Each page of a region with at least
-//! one becomes one access at the snapshot's end, so the trace knows no order within a snapshot, nothing of writes, and
-//! takes all pages of a region for accessed, as DAMON does. Targets get ranges of pages of their own; damo writes one
-//! after the other, so that all of a record is read and sorted by time. Snapshots that damo makes up to end a record of
-//! one (`0-0: -1`) are left out.
+//! one becomes one access at the snapshot's end. So the trace knows no order within a snapshot, and nothing of writes.
+//! It takes all pages of a region for accessed, as DAMON does. Targets get ranges of pages of their own; damo writes
+//! one after the other, so that all of a record is read and sorted by time. Snapshots that damo makes up to end a
+//! record of one (`0-0: -1`) are left out.
 //! Cost: JSON of at most 256 MiB is read as a whole, and of text some 64 bytes for each region with accesses.
 
 use serde_json::Value;

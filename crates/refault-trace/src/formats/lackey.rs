@@ -1,8 +1,8 @@
 //! What Valgrind's lackey tool prints with `--trace-mem=yes`: a letter, an address and a size a line.
 //!
 //! `I` fetches an instruction, `L` loads, `S` stores, `M` loads and stores. An access across a page boundary touches
-//! both pages. Valgrind's own lines (`==` and `--`) and superblocks (`SB`) are skipped; anything else is an error, because it means that the
-//! program's output went to the same place: give Valgrind a `--log-file`.
+//! both pages. Valgrind's own lines (`==` and `--`) and superblocks (`SB`) are skipped; anything else is an error,
+//! because it means that the program's output went to the same place: give Valgrind a `--log-file`.
 
 use super::numbers::{decimal, hexadecimal, pages_touched};
 use super::request::{LineFormat, Request, Weight, kind_detail};

@@ -1,9 +1,9 @@
 //! libCacheSim's LCS: a header with two marks, the version of the records, and packed little-endian records.
 //!
-//! Every version has u32 time in seconds, u64 object and its size, of 32 bits in versions 1 and 2 and of 64 from 3 on;
-//! from 2 on u8 operation and u24 tenant, from 3 on u32 time to live; then i64 number of the next access, which is not
-//! used here; and versions 4 to 8 end in 1, 2, 4, 8 or 16 features of 32 bits. The header has 8192 bytes, or 1024 in
-//! older files.
+//! Every version has u32 time in seconds, u64 object and its size. A size has 32 bits in versions 1 and 2, and 64 from
+//! 3 on. From 2 on come u8 operation and u24 tenant, from 3 on u32 time to live. Then comes i64 number of the next
+//! access, which is not used here. Versions 4 to 8 end in 1, 2, 4, 8 or 16 features of 32 bits. The header has 8192
+//! bytes, or 1024 in older files.
 //!
 //! Objects become pages as [`super::object`] says. Operations are libCacheSim's: 0 says none.
 

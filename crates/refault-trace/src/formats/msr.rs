@@ -1,6 +1,6 @@
 //! The block traces of Microsoft Research Cambridge (Narayanan, Donnelly and Rowstron, FAST 2008): comma-separated
-//! timestamp (100 ns), host, disk, `Read` or `Write`, offset and size in bytes, latency; some copies begin with a line of
-//! names.
+//! timestamp (100 ns), host, disk, `Read` or `Write`, offset and size in bytes, latency; some copies begin with a line
+//! of names.
 //!
 //! The first disk of a file keeps its page numbers; each further one gets a range of its own, 2^44 pages (2^56 bytes)
 //! higher. Offsets beyond that are refused: they would lie in another disk's range.

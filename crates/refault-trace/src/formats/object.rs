@@ -2,8 +2,8 @@
 //!
 //! An object is one page, whatever its size, unless objects have sizes: then each gets as many successive pages of its
 //! own as its bytes need, in the order of first appearance. An object that has grown gets new pages: a cache would
-//! write it anew; one that has shrunk is accessed in its first ones. Names that are no numbers are hashed into 56 bits: two of n fall together with a probability of about
-//! n²/2^57. Cost of sizes: some 48 bytes per object.
+//! write it anew; one that has shrunk is accessed in its first ones. Names that are no numbers are hashed into 56 bits:
+//! two of n fall together with a probability of about n²/2^57. Cost of sizes: some 48 bytes per object.
 
 use std::collections::HashMap;
 

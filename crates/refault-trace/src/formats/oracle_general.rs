@@ -1,8 +1,8 @@
 //! libCacheSim's `oracleGeneral`: packed little-endian records of 24 bytes: u32 time in seconds, u64 object, u32 size,
 //! i64 number of the next access to the object (-1 none; not used here).
 //!
-//! Objects become pages as [`super::object`] says. With a unit of block numbers, objects are blocks, and the bytes from
-//! there on, as many as the size says, become the 4 KiB pages they touch.
+//! Objects become pages as [`super::object`] says. With a unit of block numbers, objects are blocks. From there on, the
+//! bytes that the size counts become the 4 KiB pages they touch.
 
 use super::lis::block_detail;
 use super::numbers::{page, pages_touched};

@@ -3,11 +3,11 @@
 //!
 //! Of `perf script` a line is an event: `[command process [cpu]] [seconds:] [period] event: [address] …`, with the
 //! fields that `-F` chose; the address is the first field after the event (`-F +addr`), or `address=` of a tracepoint
-//! such as `exceptions:page_fault_user`. An event writes if its name says `store` or `write`, if its data source says
-//! `OP STORE`, or if the error code of its page fault has the write bit. Where no line has an event, the one hexadecimal
-//! number behind the time is the address. `perf mem report -D` has columns; the address
-//! is `ADDR` and the operation that of `DSRC`. Samples without an address (0) and lines without an event (call chains)
-//! are left out: a trace of samples is a sample of the trace.
+//! such as `exceptions:page_fault_user`. An event writes if its name says `store` or `write`, or if its data source
+//! says `OP STORE`. It also writes if the error code of its page fault has the write bit. Where no line has an event,
+//! the one hexadecimal number behind the time is the address. `perf mem report -D` has columns; the address is `ADDR`
+//! and the operation that of `DSRC`. Samples without an address (0) and lines without an event (call chains) are left
+//! out: a trace of samples is a sample of the trace.
 
 use std::collections::HashSet;
 

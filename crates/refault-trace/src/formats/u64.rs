@@ -1,7 +1,7 @@
 //! `.u64`: entries of 8 bytes, little-endian, nothing else.
 //!
-//! A file is read, not mapped: a mapping of a file that is cut short while it is read ends the process by a
-//! signal, and reading costs a copy of less than a nanosecond per entry.
+//! A file is read, not mapped. A mapping of a file that is cut short while it is read ends the process by a signal.
+//! Reading costs a copy of less than a nanosecond per entry.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};

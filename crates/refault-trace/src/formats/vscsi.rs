@@ -1,6 +1,6 @@
-//! The block traces of VMware's `vscsiStats`, as CloudPhysics published them: packed little-endian records, of 32 bytes
-//! in version 1 and of 40 in version 2, with the SCSI command, the bytes moved, the first block of 512 bytes and the
-//! time in microseconds.
+//! The block traces of VMware's `vscsiStats`, as CloudPhysics published them. They are packed little-endian records, of
+//! 32 bytes in version 1 and of 40 in version 2. A record has the SCSI command, the bytes moved, the first block of 512
+//! bytes and the time in microseconds.
 //!
 //! Reads and writes are taken; other commands are left out. The version is found from the records.
 

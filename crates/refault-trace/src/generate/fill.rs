@@ -1,9 +1,9 @@
 //! How each workload chooses its pages.
 //!
-//! The formulas are those of the published generator of the kernel measurements; the last four workloads are not, and fio's have a
-//! module of their own.
-//! Each arm is a loop over a block with its state in registers: a draw costs a few nanoseconds, and the look-ups of
-//! successive draws do not depend on each other, so that the processor overlaps their cache misses.
+//! The formulas are those of the published generator of the kernel measurements; the last four workloads are not, and
+//! fio's have a module of their own. Each arm is a loop over a block with its state in registers. A draw costs a few
+//! nanoseconds. The look-ups of successive draws do not depend on each other, so the processor overlaps their cache
+//! misses.
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! Zipf-distributed draws from a table of cumulative integer weights.
 //!
 //! Rank i, from 0, has the weight floor(2^40 / (i+1)^theta). A draw is the smallest rank whose cumulative weight is
-//! above a uniform number below the total. Where theta is a multiple of 1/5 the power is built from a fifth root by
-//! Newton iteration and repeated multiplication, so that only IEEE additions, multiplications and divisions are
-//! involved and the table is the same on every machine; for other exponents it comes from `powf`, whose last bit may
-//! differ between mathematical libraries.
+//! above a uniform number below the total. Where theta is a multiple of 1/5, the power is built from a fifth root by
+//! Newton iteration and repeated multiplication. That takes only IEEE additions, multiplications and divisions, so the
+//! table is the same on every machine. For other exponents it comes from `powf`, whose last bit may differ between
+//! mathematical libraries.
 //!
 //! A guide table finds the rank: the range of draws is cut into equal buckets, each knows the first rank that reaches
 //! into it. Most draws are decided by one look at the guide and one or two at the weights; the result is exactly that

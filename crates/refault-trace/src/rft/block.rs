@@ -1,8 +1,9 @@
 //! How a block's entries become bytes, before compression.
 //!
-//! First the pages, each as the difference to the page before (the first to 0), zigzag-coded so that small steps back
-//! are small numbers, in groups of seven bits with the high bit set on all but the last. Then the flags (write and
-//! kind, three bits): as runs of flags and length, or as a byte per entry, whichever is shorter; a tag says which.
+//! First come the pages, each as the difference to the page before (the first to 0). Differences are zigzag-coded, so
+//! that small steps back are small numbers. They are in groups of seven bits with the high bit set on all but the last.
+//! Then the flags (write and kind, three bits): as runs of flags and length, or as a byte per entry, whichever is
+//! shorter; a tag says which.
 //!
 //! Cost: about two nanoseconds per entry to decode, before decompression.
 //!

@@ -1,8 +1,8 @@
 //! Writing oracleGeneral: a record of 24 bytes per access, which says when its object is accessed next.
 //!
-//! The next access of a record is only known later: records are kept back for a while, and those that have left are
-//! amended in a scratch file, from which the trace is written at the end. Cost: some 40 bytes per page, and a system
-//! call for each access whose page comes back after more than [`KEPT_BACK`] others.
+//! The next access of a record is only known later. So records are kept back for a while, and those that have left are
+//! amended in a scratch file. From that file the trace is written at the end. Cost: some 40 bytes per page, and a
+//! system call for each access whose page comes back after more than [`KEPT_BACK`] others.
 //!
 //! An object is a page: its number, with bit 63 set for the type (anonymous or file) that did not come first, so that
 //! equal numbers of both stay apart. A size is the access's own, or a page's; a time is in whole seconds from the first

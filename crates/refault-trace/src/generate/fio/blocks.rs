@@ -1,8 +1,8 @@
 //! The blocks of one job, as fio 3.33 chooses them.
 //!
-//! A skewed law draws a rank, and fio multiplies it by a constant, so that near ranks lie apart: ranks collide, and some
-//! blocks are never asked for. fio's `random` asks for each block once before it asks for one again, and begins every
-//! such pass with the same seed, so that all passes are alike.
+//! A skewed law draws a rank, and fio multiplies it by a constant, so that near ranks lie apart: ranks collide, and
+//! some blocks are never asked for. fio's `random` asks for each block once before it asks for one again. It begins
+//! every such pass with the same seed, so that all passes are alike.
 
 use super::distribution::Distribution;
 use super::draws::Draws;
