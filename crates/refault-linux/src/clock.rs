@@ -4,8 +4,9 @@
 //! counter is read instead, and its rate is taken from the kernel's clock, which is asked again every [`MAX_TICKS`].
 //! The counter is used only where the processor says that it is invariant: one rate, through all states of sleep.
 //!
-//! Invariants: never behind what it has said before; off by the error of the rate over [`MAX_TICKS`], which is less
-//! than a microsecond, and by half of what the call for the clock took, [`MAX_CALL`] at most. Cost: 20 to 50 ns.
+//! Invariants: the clock is never behind what it has said before. It is off by the error of the rate over
+//! [`MAX_TICKS`], which is less than a microsecond. To that is added half of the time that the call for the kernel's
+//! clock took, [`MAX_CALL`] at most. Cost: 20 to 50 ns.
 //! Source: Intel SDM volume 3, "Invariant TSC"; CPUID leaf 0x8000_0007.
 //!
 //! ```

@@ -1,7 +1,8 @@
-//! Calls of our own that fail when a test says so. Only in builds with debug assertions; elsewhere nothing of it exists.
+//! Calls of our own that fail when a test says so. Only in builds with debug assertions; elsewhere nothing of it
+//! exists.
 //!
-//! One fault is set per process: which call, from which of its calls on, how many times, and the error. It stands in one
-//! word of text, so that a launcher's environment can carry it to the programs that it starts.
+//! One fault is set per process: which call, from which of its calls on, how many times, and the error. It stands in
+//! one word of text, so that a launcher's environment can carry it to the programs that it starts.
 //!
 //! Invariants: a call that fails this way is not made; calls of the program that is managed are never refused here.
 //! Cost: one load per call.

@@ -1,11 +1,11 @@
 //! The floor that agent, pagers, pool and commands stand on: what Linux offers, by name and without policy.
 //!
-//! Numbers are constants: system calls of x86-64 and of 32 bits, their flags and structures, and errors. All numbers are of the width
-//! of a register, as a system call takes them; errors are negative, as the kernel returns them. On them stand bare
-//! [system calls](sys), the [userfaultfd](uffd), the [page map](pagemap), [mappings](mappings::Mappings), files of
-//! [`/proc`](proc), a [lock] of a futex and a [clock].
+//! Numbers are constants: system calls of x86-64 and of 32 bits, their flags and structures, and errors. All numbers
+//! are of the width of a register, as a system call takes them; errors are negative, as the kernel returns them. On
+//! them stand bare [system calls](sys), the [userfaultfd](uffd), the [page map](pagemap),
+//! [mappings](mappings::Mappings), files of [`/proc`](proc), a [lock] of a futex and a [clock].
 //!
-//! Invariants: nothing here uses libc or its state, so code may use it that runs where libc must not, such as a signal
+//! Invariants: nothing here uses libc or its state. So code may use it that runs where libc must not, such as a signal
 //! handler that interrupted anything. Nothing decides anything. Only [`proc::read`] and names of features allocate.
 //! Source: the kernel's user headers.
 //!

@@ -1,7 +1,7 @@
 //! Files of `/proc`, read without libc, and what their lines say.
 //!
-//! Cost: what the kernel takes to write them, a microsecond per mapping and some ten for the rest, and two calls more
-//! than it needs to hand the text out. Source: proc(5).
+//! Cost: the time in which the kernel writes them, a microsecond per mapping and some ten for the rest. Reading takes
+//! two calls more than the kernel needs to hand the text out. Source: proc(5).
 //!
 //! ```
 //! use refault_linux::proc;
@@ -35,8 +35,8 @@ pub const SMAPS_ROLLUP: &CStr = c"/proc/self/smaps_rollup";
 /// Start and end of some addresses.
 pub type Span = (usize, usize);
 
-/// All of a file; `None` if it cannot be opened or read to its end. Bytes that are no UTF-8, as names of files may have,
-/// are replaced.
+/// All of a file; `None` if it cannot be opened or read to its end. Bytes that are no UTF-8, as names of files may
+/// have, are replaced.
 pub fn read(path: &CStr) -> Option<String> {
     let descriptor = sys::open(path, O_RDONLY);
     if descriptor < 0 {
@@ -137,8 +137,8 @@ pub fn stat_state(stat: &[u8]) -> Option<u8> {
 /// The number of the field that holds the state.
 const STATE: usize = 3;
 
-/// The fields of `stat` from the state on: the name before them stands in parentheses and may hold anything, parentheses
-/// included.
+/// The fields of `stat` from the state on: the name before them stands in parentheses and may hold anything,
+/// parentheses included.
 fn stat_fields(stat: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     Some(stat.get(end + 2..)?.split(|byte| *byte == b' '))

@@ -1,6 +1,6 @@
 //! System calls by number, without libc: no `errno`, no thread-locals, no cancellation.
 //!
-//! What is served in a signal handler may interrupt any code of the program, libc's own included, so nothing here may
+//! What is served in a signal handler may interrupt any code of the program, libc's own included. So nothing here may
 //! use what that code may hold. Every call returns what the kernel returns: a negative error number or a result.
 //! Cost: one system call each, unless a function says another. Source: the system-call conventions of x86-64 and of
 //! 64-bit ARM.
@@ -158,8 +158,8 @@ fn time_of(clock: usize) -> Option<u64> {
     (error == 0).then(|| time[0] * SECOND + time[1])
 }
 
-/// Whether two processes have the same memory, as a child of `vfork` and its parent have until the child executes a program.
-/// False too where the kernel does not say: it is built without `kcmp`, or the caller may not look into them.
+/// Whether two processes have the same memory, as a child of `vfork` and its parent have until the child executes a
+/// program. False too where the kernel does not say: it is built without `kcmp`, or the caller may not look into them.
 pub fn shares_memory(process: i32, other: i32) -> bool {
     const KCMP_VM: usize = 1;
     // SAFETY: it compares, and touches no memory.
@@ -246,8 +246,8 @@ pub fn lengthen(descriptor: i32, bytes: usize) {
     }
 }
 
-/// How much of a resource this process may use, and what it may raise that to (`RLIMIT_` of [`crate::flags`]); `u64::MAX`:
-/// as much as it likes.
+/// How much of a resource this process may use, and what it may raise that to (`RLIMIT_` of [`crate::flags`]);
+/// `u64::MAX`: as much as it likes.
 pub fn limits(which: usize) -> [u64; 2] {
     let mut limits = [u64::MAX; 2];
     // SAFETY: getrlimit writes two words.
@@ -279,7 +279,8 @@ pub fn pid_namespace() -> u64 {
     found
 }
 
-/// What [`pid_namespace`] has found, which stays so: a process never leaves the namespace that it was made in. 0: nothing.
+/// What [`pid_namespace`] has found, which stays so: a process never leaves the namespace that it was made in. 0:
+/// nothing.
 static PID_NAMESPACE: AtomicU64 = AtomicU64::new(0);
 
 /// This is a forked child, which may be in another namespace than its parent, from which it has what was found.

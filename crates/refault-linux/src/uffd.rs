@@ -396,9 +396,9 @@ impl Uffd {
     /// Moves pages to where none are. Returns the bytes moved, from the front, or an error if none. Pages that others
     /// hold (pinned, shared with a child) are `EBUSY`.
     ///
-    /// Linux 6.18 can say `EEXIST` of a page that it has just moved: when the page was locked, by
-    /// compaction or an access check, the kernel tries again by itself, does not forget the first error, and finds the
-    /// page at its destination. Such a page counts as moved: it is missing where it was.
+    /// Linux 6.18 can say `EEXIST` of a page that it has just moved. When compaction or an access check had locked the
+    /// page, the kernel tries again by itself. It does not forget the first error, and finds the page at its
+    /// destination. Such a page counts as moved: it is missing where it was.
     ///
     /// # Safety
     /// Both ranges are mappings whose contents the caller may move.

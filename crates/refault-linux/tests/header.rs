@@ -60,8 +60,8 @@ fn flags_of_children_are_single_bits_and_differ() {
     }
 }
 
-/// What the machine's own compiler says of numbers and places, by the headers; `None` where it has no compiler, or no headers.
-/// Names that the headers lack are left out.
+/// What the machine's own compiler says of numbers and places, by the headers; `None` where it has no compiler, or no
+/// headers. Names that the headers lack are left out.
 fn compiled(names: &[&str], places: &[(&str, &str)], sizes: &[&str]) -> Option<BTreeMap<String, i64>> {
     const HEADERS: &[&str] = &[
         "sys/stat.h",
