@@ -1,8 +1,8 @@
 //! Software accessed bits: drop page-table entries, then scan for those that came back.
 //!
 //! A page counts as accessed if it has an entry. Taking the bit drops the entry; the contents stay in the memfd, and
-//! the next touch brings the entry back without the pager (1.4 µs). Because each drop costs a TLB shoot-down, entries
-//! are only noted as *spent* at first (they count as not there) and dropped together after a walk or when there are
+//! the next touch brings the entry back without the pager (1.4 µs). Each drop costs a TLB shoot-down. So entries are
+//! only noted as *spent* at first, and count as not there. They are dropped together after a walk or when there are
 //! many, outside of the policy's lock ([`crate::zap`]). What is accessed in between is not seen.
 //!
 //! Neighbours are dropped with one call, and with them the entries of a few pages in between whose access no thread has

@@ -1,12 +1,14 @@
 //! Keeps the only handler on the processor of the thread that faults.
 //!
 //! Where they are on different processors, each wakes the other's processor for every fault: 60 µs in place of 13 on a
-//! virtual machine whose idle processors halt. The scheduler moves a thread that is woken to a processor that is idle, and
-//! finds one as long as both wait for each other. So the handler looks where the thread is as soon as a few faults come
-//! late, and follows it there. Once both are on one processor, that one is busy and the scheduler leaves them alone.
+//! virtual machine whose idle processors halt. The scheduler moves a thread that is woken to a processor that is idle,
+//! and finds one as long as both wait for each other. So the handler looks where the thread is as soon as a few faults
+//! come late, and follows it there. Once both are on one processor, that one is busy and the scheduler leaves them
+//! alone.
 //!
-//! Several threads that fault by turns are not followed. A program that works for long between its faults looks the same
-//! as one that waits: there the handler looks less and less often. Cost: a look is some microseconds, a move some ten.
+//! Several threads that fault by turns are not followed. A program that works for long between its faults looks the
+//! same as one that waits: there the handler looks less and less often. Cost: a look is some microseconds, a move some
+//! ten.
 
 use std::time::{Duration, Instant};
 

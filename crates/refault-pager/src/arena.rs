@@ -147,8 +147,8 @@ impl Arena {
         self.dump(before, first + pages);
     }
 
-    /// Calls `work` with the end of the taken pages that start at `first` (`first` itself, where that is free), while none
-    /// of them can begin to leave.
+    /// Calls `work` with the end of the taken pages that start at `first`. If `first` is free, the end is `first`
+    /// itself. None of the pages can begin to leave meanwhile.
     pub(crate) fn with_taken<T>(&self, first: PageId, work: impl FnOnce(PageId) -> T) -> T {
         let free = self.free.lock().expect("invariant: nothing panics under this lock");
         let leaving = self.leaving.lock().expect("invariant: nothing panics under this lock");

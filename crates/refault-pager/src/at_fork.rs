@@ -1,13 +1,13 @@
 //! Pagers that every `fork` of the process takes along, whichever thread or library calls it.
 //!
 //! `pthread_atfork` has libc call [`prepare`] before it forks, and [`parent`] and [`child`] after it, all in the thread
-//! that forks. So the pagers stand still only within `fork` itself: the thread that forks can be kept waiting by none
-//! that waits for a page, whatever locks that one holds (an interpreter's, for one), since it takes no lock meanwhile
-//! but those of libc and of other `fork` handlers.
+//! that forks. So the pagers stand still only within `fork` itself. Meanwhile the thread that forks takes no lock but
+//! those of libc and of other `fork` handlers. So no thread that waits for a page can keep it waiting, whatever locks
+//! that thread holds (an interpreter's, for one).
 //!
-//! Invariants: [`KNOWN`] is held from `prepare` to `parent` or `child`, so that one thread forks at a time, no pager
-//! comes along meanwhile, and the child finds it free; what `prepare` waits for (that all are out of the gates) is
-//! done by threads that take no lock of the program while they are inside.
+//! Invariants: [`KNOWN`] is held from `prepare` to `parent` or `child`. So one thread forks at a time, no pager is
+//! added meanwhile, and the child finds the lock free. `prepare` waits until all threads are out of the gates. They
+//! take no lock of the program while they are inside.
 //!
 //! Handlers that were registered before ours are prepared after it. One of them that waits for a thread which touches a
 //! region would wait for ever.
@@ -33,9 +33,9 @@ thread_local! {
 }
 
 impl Pager {
-    /// From now on every `fork` of the process gives the child this pager's regions as they are, in a budget of its own
-    /// (`vfork` and `posix_spawn` do not). [`Pager::before_fork`] and its kin are not to be called then. What fails is
-    /// said on standard error: the child goes on, and is ended by a signal if it touches a region.
+    /// From now on every `fork` of the process gives the child this pager's regions as they are, in a budget of its
+    /// own. `vfork` and `posix_spawn` do not. [`Pager::before_fork`] and its kin are not to be called then. What fails
+    /// is said on standard error: the child goes on, and is ended by a signal if it touches a region.
     pub fn take_along_in_forks(&self) -> std::io::Result<()> {
         static REGISTERED: OnceLock<libc::c_int> = OnceLock::new();
         // SAFETY: the three functions take nothing, stay as long as this code, and let no panic out.

@@ -1,13 +1,15 @@
 //! Copies that pages keep in the compressed pool while they pass through memory.
 //!
-//! A page that comes back from the pool gives up its compressed copy, or each page would take its space twice. But one
-//! that a sequence of faults brought in, is read, and goes again soon need not be compressed a second time if it keeps
-//! the copy meanwhile. It is write-protected then, so that the first write is seen, and gives the copy up.
+//! A page that comes back from the pool gives up its compressed copy, or each page would take its space twice. But a
+//! sequence of faults may bring in a page that is only read, and soon evicted again. That page need not be compressed a
+//! second time if it keeps the copy meanwhile. It is write-protected then, so that the first write is seen, and gives
+//! the copy up.
 //!
-//! Whether that pays is found out while running. One page in [`PROBE_EVERY`] that sequences bring in keeps its copy as a
-//! probe. A page that goes unwritten while it still has its copy counts for keeping; one that is written counts against
-//! it, as the fault costs more than compressing, and so does one whose copy grows old. Where enough has counted for it,
-//! all pages that sequences bring in keep their copies, but not in ranges of [`RANGE`] pages in which one was written.
+//! Whether that pays is found out while running. One page in [`PROBE_EVERY`] that sequences bring in keeps its copy as
+//! a probe. A page that goes unwritten while it still has its copy counts for keeping; one that is written counts
+//! against it, as the fault costs more than compressing, and so does one whose copy grows old. Where enough has counted
+//! for it, all pages that sequences bring in keep their copies. Pages in a range of [`RANGE`] in which one was written
+//! do not.
 //!
 //! Invariants: at most a [`PART`]th of the budget's pages have a copy. That holds because a copy is given up when that
 //! number of pages has come in after its own. Nothing is allocated after construction. Cost: a lock per piece that

@@ -5,8 +5,8 @@
 //! came back and was evicted again in between looks the same and is moved early, which costs time but nothing else. A
 //! fault that meets a page on its way leaves a mark and is woken, as with every owned page.
 //!
-//! Cost: a look at each page's state word in a round, some 12 µs per page that is compressed again, and at most
-//! [`MAX_PER_TICK`] of those in [`TICK`]. Memory: one bit per page.
+//! Cost: a look at each page's state word in a round. A page that is compressed again costs some 12 µs, and at most
+//! [`MAX_PER_TICK`] of those are in a [`TICK`]. Memory: one bit per page.
 //!
 //! [`Store::demote`]: refault_store::Store::demote
 //! [`PagerOptions::demote_after`]: crate::PagerOptions::demote_after

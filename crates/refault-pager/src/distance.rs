@@ -1,10 +1,9 @@
 //! Refault distances: how much more memory would have spared the pages that came back.
 //!
-//! A clock counts evictions. A page
-//! that comes back after `d` further evictions would have stayed had there been room for `d` more pages, because that
-//! many were evicted after it (spec: overview §5; the distance of an inactive list). One page in [`SAMPLE`] is
-//! followed, chosen by a hash of its address so that no stride of a program decides it. The distance is an upper bound:
-//! a page that was evicted twice in between counts twice.
+//! A clock counts evictions. A page that comes back after `d` further evictions would have stayed had there been room
+//! for `d` more pages. That is the number of pages evicted after it (spec: overview §5; the distance of an inactive
+//! list). One page in [`SAMPLE`] is followed, chosen by a hash of its address so that no stride of a program decides
+//! it. The distance is an upper bound: a page that was evicted twice in between counts twice.
 //!
 //! Cost: one atomic addition per eviction; a store and a load for each followed page; 4 bytes for every [`SAMPLE`]
 //! pages.

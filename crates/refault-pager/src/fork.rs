@@ -3,11 +3,11 @@
 //! The regions' mapping is shared memory, so a child that inherited it would write into its parent. It is therefore not
 //! inherited at all; what the child gets instead is made around the fork by three calls:
 //!
-//! - [`Pager::before_fork`] in the parent closes the gate (no page is on its way) and write-protects what is resident,
-//!   so that other threads of the parent cannot change the picture while the child copies it;
-//! - [`Pager::after_fork_in_child`] copies the resident pages into a memfd of the child, makes the stores the child's
-//!   own (the compressed pool is private memory and was inherited; a file is copied), opens a userfaultfd and starts
-//!   threads;
+//! - [`Pager::before_fork`] in the parent closes the gate (no page is on its way) and write-protects what is resident.
+//!   So other threads of the parent cannot change the picture while the child copies it.
+//! - [`Pager::after_fork_in_child`] copies the resident pages into a memfd of the child and makes the stores the
+//!   child's own. The compressed pool is private memory and was inherited; a file is copied. Then the call opens a
+//!   userfaultfd and starts threads.
 //! - [`Pager::after_fork_in_parent`] waits for that and lets the parent go on.
 //!
 //! [`Pager::take_along_in_forks`] has libc's `fork` call them.

@@ -1,10 +1,10 @@
 //! Faults resolved by the thread that takes them, in a SIGBUS handler.
 //!
-//! The handler runs on the faulting thread's stack, uses only what was allocated beforehand (a fixed set of workers,
-//! taken with an atomic flag), and passes on every SIGBUS that is not a fault of a registered pager, as the handler
-//! before it would have got it. It needs some 32 KiB of it, more than alternate signal stacks have.
+//! The handler runs on the faulting thread's stack. It uses only what was allocated beforehand (a fixed set of workers,
+//! taken with an atomic flag). It passes on every SIGBUS that is not a fault of a registered pager, as the handler
+//! before it would have got it. It needs some 32 KiB of stack, more than alternate signal stacks have.
 //!
-//! Invariant: a thread that is inside the pager never touches managed memory, so the handler never interrupts one and
+//! Invariant: a thread that is inside the pager never touches managed memory. So the handler never interrupts one, and
 //! finds no lock held by its own thread.
 
 use std::cell::UnsafeCell;
@@ -49,8 +49,8 @@ fn disable_cancellation() -> i32 {
     before
 }
 
-/// Ends that. A thread that was cancelled meanwhile and may be anywhere is unwound from here, and so its cleanup
-/// handlers find the `mask` that it had, if that is not in force.
+/// Ends that. A thread that was cancelled meanwhile and may be anywhere is unwound from here. So its cleanup handlers
+/// find the `mask` that it had, if that is not in force.
 fn restore_cancellation(before: i32, mask: Option<Mask>) {
     if before != PTHREAD_CANCEL_ENABLE {
         return;

@@ -1,6 +1,7 @@
 //! Calls of newer kernels that a program or this library may use: which of them the running kernel has.
 //!
-//! Each is asked for with arguments that do nothing, never guessed from a version. Cost: one system call each and one page.
+//! Each is asked for with arguments that do nothing, never guessed from a version. Cost: one system call each and one
+//! page.
 
 use std::ffi::c_long;
 use std::ptr;

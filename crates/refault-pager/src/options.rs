@@ -19,7 +19,7 @@ pub enum FaultMode {
         threads: usize,
     },
     /// The faulting thread, in a SIGBUS handler: some 5 µs per fault. A system call that touches a page which is not
-    /// resident fails with EFAULT, so this is for callers who know their system calls and hold what they give them
+    /// resident fails with EFAULT. So this is for callers that know their system calls and hold what they give them
     /// ([`Pager::pin_user_pages`]).
     InThread,
 }

@@ -1,6 +1,7 @@
 //! Which pages of a range have a page-table entry: the scan half of the drop-and-scan accessed bit.
 //!
-//! `PAGEMAP_SCAN` where the kernel has it, otherwise the entries of the page map; [`refault_linux::pagemap`] has the costs.
+//! `PAGEMAP_SCAN` where the kernel has it, otherwise the entries of the page map; [`refault_linux::pagemap`] has the
+//! costs.
 //!
 //! ```
 //! use refault_pager::pagemap::PageMap;

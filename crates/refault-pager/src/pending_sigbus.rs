@@ -1,6 +1,6 @@
 //! SIGBUS that is sent to a thread while it is inside the pager, kept pending until it leaves.
 //!
-//! Where faults are served in the thread, SIGBUS cannot be blocked, and the program's handler for it would touch memory
+//! Where faults are served in the thread, SIGBUS cannot be blocked. The program's handler for it would touch memory
 //! inside the pager and wait for its own thread. Invariants: at most one is kept for a thread, as the kernel keeps one;
 //! nothing is allocated. Cost: a relaxed load when a thread leaves the pager.
 

@@ -1,10 +1,10 @@
 //! Pin slots: which pages the system calls that are under way are using ([`crate::user_buffer`]).
 //!
 //! Invariant: a page that is resident after its range was put into a slot is not evicted while it stays there. The
-//! caller puts the range and then reads the page's state; the evictor takes the page (`Evicting`) and then asks for the
-//! ranges, with a full fence between the two on either side, so one of them sees the other. Checked with random
-//! schedules in `tests/pin_slots_model.rs`, which compiles this file over shuttle. Cost: some 20 ns per pin; the evictor
-//! looks at each slot that was ever used at once.
+//! caller puts the range and then reads the page's state. The evictor takes the page (`Evicting`) and then asks for the
+//! ranges. On either side a full fence lies between the two steps, so one side sees the other. Checked with random
+//! schedules in `tests/pin_slots_model.rs`, which compiles this file over shuttle. Cost: some 20 ns per pin; the
+//! evictor looks at each slot that was ever used at once.
 
 use super::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 

@@ -1,7 +1,7 @@
 //! The lock under which page-table entries are changed: one call of a process at a time.
 //!
-//! While one thread is between changing entries and flushing TLBs, the kernel makes every other call that ends in the
-//! same address space flush all of it on all processors, although it may have found nothing to change
+//! While one thread is between changing entries and flushing TLBs, other calls may end in the same address space. The
+//! kernel makes each of those flush all of that space on all processors, although it may have found nothing to change
 //! (`mm_tlb_flush_nested`; the other call might have seen an entry that is gone but still cached). In a virtual machine
 //! each of those costs more than compressing a page. So write-protecting, punching and dropping are done by one thread
 //! at a time in a process. Before and after, zipf with two threads, one run each: 44 and 36 µs of processor time per

@@ -83,8 +83,8 @@ impl Ranges {
         self.with(page, |note| note.file.as_ref().map(|_| ())).is_some()
     }
 
-    /// Reads a page from its file; `None` if it has none. What lies after the end of the file in its last page is zeros; a page
-    /// that lies wholly after it was there once, for a region is as long as its file was.
+    /// Reads a page from its file; `None` if it has none. What lies after the end of the file in its last page is
+    /// zeros; a page that lies wholly after it was there once, for a region is as long as its file was.
     pub(crate) fn read(&self, page: PageId, into: &mut Page) -> Option<Result<(), StoreError>> {
         self.with(page, |note| {
             let file = note.file.as_ref()?;

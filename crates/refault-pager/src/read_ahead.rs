@@ -1,4 +1,5 @@
-//! Bringing in ahead of the program: by the thread that serves the fault, and by one that reads while the program works.
+//! Bringing in ahead of the program: by the thread that serves the fault, and by one that reads while the program
+//! works.
 //!
 //! The reader, a thread of its own, reads the window after the next of a sequence of faults that has held for some
 //! windows ([`crate::streams`]). So one processor decompresses what the program is about to need, and makes room for
@@ -58,8 +59,8 @@ impl ReadAhead {
         self.asked.lock().expect("invariant: nothing panics under this lock")
     }
 
-    /// Has a run read, unless too much waits already. One of the same sequence that still waits is not read any more: the
-    /// program has passed it, and its pages may be gone again.
+    /// Has a run read, unless too much waits already. One of the same sequence that still waits is not read any more:
+    /// the program has passed it, and its pages may be gone again.
     fn ask(&self, run: Run) {
         {
             let mut asked = self.asked();

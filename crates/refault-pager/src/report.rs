@@ -39,7 +39,8 @@ pub struct Report {
     pub protect_faults: u64,
     /// Pages evicted without a write, because they were equal to their slot.
     pub clean_evictions: u64,
-    /// Pages that had kept their copy in the pool and gave it up unwritten: they stayed for long, or the store was full.
+    /// Pages that had kept their copy in the pool and gave it up unwritten: they stayed for long, or the store was
+    /// full.
     pub copies_given_up: u64,
     /// Times a fault had to evict because the reserve was used up.
     pub direct_reclaims: u64,

@@ -1,6 +1,6 @@
 //! Signals, kept away from code that must not be interrupted.
 //!
-//! A signal handler of the program may touch managed memory, so none may run in a thread that serves faults, nor in one
+//! A signal handler of the program may touch managed memory. So none may run in a thread that serves faults, nor in one
 //! that holds what a fault would wait for. Cost: two system calls.
 
 use std::marker::PhantomData;
@@ -24,9 +24,9 @@ const fn bit(signal: i32) -> Mask {
     1 << (signal - 1)
 }
 
-/// The signal with which glibc cancels threads. Its functions for sets and masks leave it out; but a thread that is
-/// cancelled inside the pager would be unwound through it, whatever it has said about cancellation (it may have been
-/// sent before that).
+/// The signal with which glibc cancels threads. Its functions for sets and masks leave it out. But a thread that is
+/// cancelled inside the pager would be unwound through it. That holds whatever the thread has said about cancellation,
+/// as the signal may have been sent before that.
 const CANCEL: Mask = bit(32);
 /// The signal with which glibc lets all threads change their user. It waits for them.
 const CREDENTIALS: Mask = bit(33);

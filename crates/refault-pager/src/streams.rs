@@ -1,13 +1,14 @@
 //! Sequences of faults, found out from their addresses: forwards, backwards, and with a stride.
 //!
-//! Two faults on neighbouring pages begin a sequence, or three that are equally far apart to the byte (columns of a
-//! matrix, fields of large records). What follows is then brought in ahead of the program, in a window that doubles
-//! from 2 pages to [`MAX_WINDOW`] as long as the guess holds. Between two windows one page is left out: the fault on it says
-//! that the program has come so far. Once a window is as large as it gets, the one after the next is asked for too, for
-//! another thread to read ([`crate::read_ahead`]).
+//! Two faults on neighbouring pages begin a sequence. So do three that are equally far apart to the byte (columns of a
+//! matrix, fields of large records). The pager then brings in what follows ahead of the program. The window doubles
+//! from 2 pages to [`MAX_WINDOW`] as long as the guess holds. Between two windows one page is left out: the fault on it
+//! says that the program has come so far. Once a window is as large as it gets, the one after the next is asked for
+//! too, for another thread to read ([`crate::read_ahead`]).
 //!
-//! A fault inside a window that was asked for, because there was no room or it was not read yet, goes on with that window
-//! and begins no other sequence. [`STREAMS`] sequences are followed at once; the one that was quiet for longest gives way.
+//! A fault may lie inside a window that was asked for, because there was no room or it was not read yet. It continues
+//! that window and begins no other sequence. [`STREAMS`] sequences are followed at once; the one that was quiet for
+//! longest gives way.
 //!
 //! Pure: it knows addresses and decides nothing about memory.
 
@@ -25,8 +26,7 @@ const PIECE: u32 = 16;
 /// Sequences that are followed at once.
 const STREAMS: usize = 16;
 
-/// Faults that are as far apart as this have nothing to do with each other, or are those that a sequence leaves out between
-/// its windows.
+/// Faults that are this far apart are unrelated, or are those that a sequence leaves out between its windows.
 const FAR: usize = 64 * PAGE_SIZE;
 
 /// Steps from an earlier run to a later one of the same sequence at most.

@@ -81,7 +81,7 @@ pub(crate) fn start(inner: &Arc<Inner>) -> io::Result<()> {
 }
 
 /// Serves faults in this thread until all others run. The C library touches the program's memory when a thread starts
-/// (the locale's tables, for one), and in the child of a fork that memory may be evicted while no handler runs yet.
+/// (the locale's tables, for one). In the child of a fork that memory may be evicted while no handler runs yet.
 fn serve_until(inner: &Inner, all_run: impl Fn() -> bool) {
     let mut messages = [Message::EMPTY; MESSAGES];
     let mut worker = FaultScratch::new();

@@ -1,7 +1,7 @@
 //! The userfaultfd of a pager: owned, replaced in a forked child, and with ranges that are done whole.
 //!
-//! Requests are those of [`refault_linux::uffd`]; here a negative number becomes an error, and a request that "try again"
-//! ended is made until it is done. Cost: one system call each.
+//! Requests are those of [`refault_linux::uffd`]; here a negative number becomes an error, and a request that "try
+//! again" ended is made until it is done. Cost: one system call each.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

@@ -1,7 +1,7 @@
 //! Dropping page-table entries of many pages with few TLB shoot-downs.
 //!
-//! Entries of pages that were filled or written are dirty, and the kernel flushes the TLB of every processor for each
-//! range of dirty entries that is dropped: some 3 µs per range, however short, and 0.2 µs per page. So
+//! Entries of pages that were filled or written are dirty. For each range of dirty entries that is dropped, the kernel
+//! flushes the TLB of every processor. That takes some 3 µs per range, however short, and 0.2 µs per page. So
 //! [`crate::accessed`] makes few ranges of many entries.
 //!
 //! `process_madvise` on the calling process takes a list of ranges (Linux 6.13 for `MADV_DONTNEED`); where it does not,

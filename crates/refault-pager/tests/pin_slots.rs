@@ -38,8 +38,8 @@ fn transfer(call: libc::c_long, file: &std::fs::File, memory: *mut u8, len: usiz
     unsafe { libc::syscall(call, file.as_raw_fd(), memory, len, at) as isize }
 }
 
-/// Threads copy their part of a region to a file and back, by calls that are given held memory, while everything is
-/// evicted again and again.
+/// Threads copy their part of a region to a file and back, by calls that are given held memory. Everything is evicted
+/// again and again meanwhile.
 fn copies_come_back(pager: &Pager) {
     const PART: usize = 256 * PAGE;
     let mut region = pager.region(4 * PART).expect("a region");

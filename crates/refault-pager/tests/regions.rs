@@ -471,8 +471,8 @@ fn scans_again_and_again_are_found_out_and_other_orders_are_not() {
         for policy in policies() {
             let options =
                 |cyclic| PagerOptions { fault_mode, policy: format!("{policy}{{cyclic={cyclic}}}"), ..options() };
-            // After three scans as a rule. Under the multi-gen LRU, which ages while it is scanned, some scans in a row
-            // may find most of the range in memory, and it takes until a whole one came back twice.
+            // After three scans as a rule. The multi-gen LRU ages while it is scanned, so some scans in a row may find
+            // most of the range in memory. Then it takes until a whole one came back twice.
             let (with, report) = fills_of_scans(Hint::Normal, 32, options("yes"));
             let (without, blind) = fills_of_scans(Hint::Normal, 8, options("no"));
             let what = format!("{fault_mode:?} {policy}: {with} of {pages} pages came in again, {without} without");

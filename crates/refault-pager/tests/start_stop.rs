@@ -1,9 +1,9 @@
 //! A thousand pagers come and go and leave nothing: an own process, so that exact counts mean something.
 //!
-//! Every cycle makes a pager in one of several shapes (fault mode, stores, policy, options), fills more memory than
-//! fits, evicts, checks what comes back, uses the calls of a region, and drops everything. After a warm-up, in which
-//! each shape came once, descriptors, threads, mappings, live heap blocks and bytes, locked memory and the thread's
-//! signals must be exactly what they were. `REFAULT_CYCLES` sets another number of cycles.
+//! Every cycle makes a pager in one of several shapes (fault mode, stores, policy, options) and fills more memory than
+//! fits. It evicts, checks what comes back, uses the calls of a region, and drops everything. In a warm-up each shape
+//! comes once. After that the counts of descriptors, threads, mappings, live heap blocks and bytes must be exactly what
+//! they were. So must locked memory and the thread's signals. `REFAULT_CYCLES` sets another number of cycles.
 
 mod common;
 
@@ -239,8 +239,8 @@ fn a_thousand_pagers_come_and_go_and_leave_nothing() {
     unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
     let cycles = std::env::var("REFAULT_CYCLES").map_or(1000, |text| text.parse().expect("a number of cycles"));
     let shapes = shapes();
-    // Until all has happened several times, forks too: what is resident of the heap and of stacks goes on growing until then, and
-    // no further.
+    // Until all has happened several times, forks too: what is resident of the heap and of stacks goes on growing until
+    // then, and no further.
     for number in 0..(shapes.len() * 10).max(400) {
         cycle(number, &shapes[number % shapes.len()]);
     }

@@ -1,4 +1,4 @@
-//! The state word under random schedules: this compiles `src/state.rs` over shuttle's atomics and runs the protocols of
+//! The state word under random schedules: this compiles `src/state.rs` over shuttle's atomics. It runs the protocols of
 //! the fault path, the evictor and discard over a model of what the kernel does to one page.
 //!
 //! Checked: no write is lost, no reader sees anything but the last write, and no fault waits for ever (shuttle reports
