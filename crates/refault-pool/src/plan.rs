@@ -2,11 +2,11 @@
 //! miss-ratio curve of a recording.
 //!
 //! Memory is divided in whole units. For jobs on one host the best division is found exactly, by adding one job after
-//! the other (a min-plus product of their curves), so curves need not be convex. Which job goes where is searched:
-//! first each job, the one that profits most from memory first, to the host where it costs least, then moves and swaps
-//! as long as they help, and the same from a few placements drawn at random; then every placement, as long as
-//! [`MAX_NODES`] steps allow, with bounds. [`Plan::proved`] says whether that was all of them. Packing crates do not
-//! fit: they know sizes, not curves.
+//! the other (a min-plus product of their curves). So curves need not be convex. Which job goes where is searched.
+//! First each job is put on the host where it costs least, the one that profits most from memory first. Then come moves
+//! and swaps as long as they help, and the same from a few placements drawn at random. Then comes every placement, as
+//! long as [`MAX_NODES`] steps allow, with bounds. [`Plan::proved`] says whether that was all of them. Packing crates
+//! do not fit: they know sizes, not curves.
 //!
 //! Invariants: each job is on one host and has at least one unit; the units of a host's jobs are at most its own. Cost:
 //! with `U` units, a step of the search takes `U²` additions; a round of moves and swaps some `jobs² × U² × jobs per

@@ -2,8 +2,8 @@
 //! pressure is read.
 //!
 //! Each step asks for a part of what is resident; the part shrinks as pressure nears the target (Weiner and others,
-//! *TMO: transparent memory offloading in datacenters*, ASPLOS 2022, section 3.3). Where a step goes over the target,
-//! the next ones begin smaller and grow back slowly, so that a steady program is not made to wait again and again.
+//! *TMO: transparent memory offloading in datacenters*, ASPLOS 2022, section 3.3). Where a step exceeds the target, the
+//! next ones begin smaller and grow back slowly. So a steady program is not made to wait again and again.
 //!
 //! Invariant: a step asks for at most [`MAX_STEP`] of what is resident, and for nothing while pressure is above the
 //! target. Cost: one small file read for each step.

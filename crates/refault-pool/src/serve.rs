@@ -3,12 +3,12 @@
 //! Loopback unless told otherwise. What the pools hold is shown and changed by the token alone ([`token`]), at loopback
 //! too: any user of the machine can connect there. Without it a client gets the page's own parts, which are the same
 //! everywhere, and a line that says that the window works. A request is served if its Host is the one that is listened
-//! at, so that a page of another site cannot reach it by a name of its own; no other site may read an answer (no CORS)
-//! or send the token. The page and its charts are in the binary; it loads nothing from elsewhere.
+//! at. So a page of another site cannot reach it by a name of its own. No other site may read an answer (no CORS) or
+//! send the token. The page and its charts are in the binary; it loads nothing from elsewhere.
 //!
-//! Invariants: a request takes at most [`http::WITHIN`] to arrive, and an answer [`answer::WITHIN`] to be read. One client
-//! ([`peer`]) has a share of the places ([`traffic`]) and cannot take those of others. Cost: the pools are asked once per second, however many look; a thread with a
-//! small stack for each connection.
+//! Invariants: a request takes at most [`http::WITHIN`] to arrive, and an answer [`answer::WITHIN`] to be read. One
+//! client ([`peer`]) has a share of the places ([`traffic`]) and cannot take those of others. Cost: the pools are asked
+//! once per second, however many look; a thread with a small stack for each connection.
 //!
 //! ```
 //! use std::net::TcpListener;

@@ -2,8 +2,9 @@
 //!
 //! The accessed bits are cleared once ([`clear_accessed`]); what is accessed a time later is the working set of a
 //! window that long (Denning, *The working set model for program behavior*, CACM 1968). The rest has been idle for at
-//! least that time. [`measure`] has windows that begin together, [`follow`] begins them again and again for as long as a
-//! program runs; [`by_generation`] has them one after the other, for a control group. Cost: one walk over the page tables for each window; nothing in the process.
+//! least that time. [`measure`] has windows that begin together, [`follow`] begins them again and again for as long as
+//! a program runs; [`by_generation`] has them one after the other, for a control group. Cost: one walk over the page
+//! tables for each window; nothing in the process.
 //!
 //! ```
 //! use std::time::Duration;
@@ -102,8 +103,8 @@ pub fn measure_all(
 }
 
 /// Measures windows of a control group, of these lengths, one after the other: the kernel makes a generation at the end
-/// of each and keeps four, so windows that began together would soon be one. `swapped` says what is in swap. Pages count
-/// once, however many processes map them; pages of files that are read by calls count as idle.
+/// of each and keeps four, so windows that began together would soon be one. `swapped` says what is in swap. Pages
+/// count once, however many processes map them; pages of files that are read by calls count as idle.
 ///
 /// # Errors
 /// The group is gone, or the kernel shows or makes no generations.
@@ -135,10 +136,10 @@ pub fn by_generation(
     Ok(())
 }
 
-/// Measures windows of a program, which may be several processes, from its start to its end: in rounds, each of which
-/// has the windows of these lengths, which ascend, that are no longer than the program ran before it, and the first in
-/// any case. `processes` says which they are now; a page that several of them map counts for each. `wait` sleeps, and
-/// answers false to end. Each window is handed to `seen` with the place of its length.
+/// Measures windows of a program, which may be several processes, from its start to its end, in rounds. A round has the
+/// windows whose lengths are no longer than the program ran before it, and the first in any case. `lengths` ascend.
+/// `processes` says which they are now; a page that several of them map counts for each. `wait` sleeps, and answers
+/// false to end. Each window is handed to `seen` with the place of its length.
 ///
 /// # Errors
 /// None of the processes is there (any more), or they belong to another user.

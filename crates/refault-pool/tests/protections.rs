@@ -1,5 +1,5 @@
-//! `min` and `low` in a pool are `memory.min` and `memory.low` of the kernel's documentation: each of its sentences with
-//! simulated members that sleep, go through their memory without end, fork, hang or lie.
+//! `min` and `low` in a pool are `memory.min` and `memory.low` of the kernel's documentation: each of its sentences
+//! with simulated members that sleep, go through their memory without end, fork, hang or lie.
 
 use proptest::prelude::*;
 use refault_pool::shared::ledger::{Figures, Ledger, MIN_GRANT, Terms};
@@ -244,8 +244,8 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// Whatever members say: `min` holds, and what a member uses within its `low` is not taken while another that can be
-    /// asked has memory beyond its own protection.
+    /// Whatever members say: `min` holds, and what a member uses within its `low` is not taken while another that can
+    /// be asked has memory beyond its own protection.
     #[test]
     fn whatever_is_said_protections_hold(events in proptest::collection::vec(event(), 1..80)) {
         let mut ledger = Ledger::new(256 * MIB, SECOND, None);

@@ -76,8 +76,8 @@ impl Cgroup {
         })
     }
 
-    /// Bytes of it that go nowhere but to swap: those that are no file's, and shared memory. 0 where the kernel does not
-    /// say.
+    /// Bytes of it that go nowhere but to swap: those that are no file's, and shared memory. 0 where the kernel does
+    /// not say.
     pub fn needs_swap_bytes(&self) -> u64 {
         let text = fs::read_to_string(self.directory.join("memory.stat")).unwrap_or_default();
         // Version 1 sums up over groups below in `total_`.

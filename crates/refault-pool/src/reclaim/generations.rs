@@ -1,10 +1,10 @@
 //! Ages of a control group's pages from the kernel's own generations: the multi-gen LRU, by way of debugfs.
 //!
 //! The kernel lists for each group and node how many pages each generation has and when it began. A page is in the
-//! generation that was youngest when it was last seen accessed, so it has been idle at least since the next one began
-//! ([`List::idle`]). Without need for memory the kernel makes no generations; a look makes one, at which the accessed
-//! bits of the group's processes are cleared and what was accessed goes to the generation that was youngest until then.
-//! The kernel keeps four and joins the oldest two when there would be more, so ages reach back three looks, and one
+//! generation that was youngest when it was last seen accessed. So it has been idle at least since the next one began
+//! ([`List::idle`]). Without need for memory the kernel makes no generations; a look makes one. That clears the
+//! accessed bits of the group's processes, and pages that were accessed enter the generation that was youngest until
+//! then. The kernel keeps four and joins the oldest two when there would be more. So ages reach back three looks. One
 //! generation too many makes pages count as younger, never as older. Pages of files that are read by calls instead of
 //! mappings stay in their generation: the kernel looks at those when it evicts, and so the command may take less than
 //! was counted. A busy page is found busy by the eviction itself and stays.

@@ -9,7 +9,8 @@
 //! mark, it is taken for idle.
 //!
 //! Needs root, which alone is shown frames. Cost of a look: three reads and a write of eight bytes for each page, less
-//! where frames lie side by side, and in the kernel a walk to the mappings of each; four bytes are kept for each page.
+//! where frames lie side by side. In the kernel it costs a walk to the mappings of each page. Four bytes are kept for
+//! each page.
 //!
 //! ```
 //! use refault_pool::mappings::mappings;

@@ -2,7 +2,8 @@
 //!
 //! Each step looks, decides and acts once; the caller sleeps [`Session::interval`] between two. A dry run looks and
 //! decides alike, and moves nothing. It sees the same memory idle again at each look, so what ages choose at two of its
-//! steps must not be added up ([`Session::would_have_gone_bytes`]). Looks at ages clear accessed bits, in a dry run too.
+//! steps must not be added up ([`Session::would_have_gone_bytes`]). Looks at ages clear accessed bits, in a dry run
+//! too.
 //! Cost of a step: that of the look, see [`crate::mappings`], and of the kernel's reclaim.
 //!
 //! ```
@@ -249,8 +250,8 @@ impl Session {
         Ok(())
     }
 
-    /// What a dry run would have taken so far, in bytes: towards a pressure all that its steps chose, by ages the most
-    /// that one of them chose, for what is idle stays so and is chosen again.
+    /// What a dry run would have taken so far, in bytes. Towards a pressure, that is all that its steps chose. By ages
+    /// it is the most that one step chose, because idle pages stay idle and are chosen again.
     pub fn would_have_gone_bytes(&self) -> u64 {
         self.would_have_gone_bytes
     }
@@ -464,8 +465,8 @@ fn idle_longer(aged: &[Aged], idle: Duration) -> Vec<Addresses> {
     ranges
 }
 
-/// Bytes of the mappings that begin in ranges, which ascend, which no other process maps: those of files, and, if they are to go, as
-/// much of the rest as swap has room for, which is taken off.
+/// Bytes of the mappings that begin in ranges, which ascend, which no other process maps: those of files, and, if they
+/// are to go, as much of the rest as swap has room for, which is taken off.
 fn can_go(aged: &[Aged], ranges: &[Addresses], advice: Advice, swap_bytes: &mut u64) -> u64 {
     let within = |aged: &&Aged| {
         let after = ranges.partition_point(|range| range.start <= aged.mapping.start);

@@ -1,7 +1,7 @@
 //! In which text metrics are asked for: Prometheus's own, version 0.0.4, or OpenMetrics (RFC 9110 §12.5.1).
 //!
-//! As Prometheus's client libraries do it: OpenMetrics for who names it and prefers it, else Prometheus's own, also where
-//! neither is accepted. So a browser shows the text, and a scraper of any age can read it.
+//! As Prometheus's client libraries do it: OpenMetrics for who names it and prefers it, else Prometheus's own, also
+//! where neither is accepted. So a browser shows the text, and a scraper of any age can read it.
 //!
 //! ```
 //! use refault_pool::serve::accept::Text;

@@ -1,7 +1,7 @@
 //! The end of connections whose request was not read to its end.
 //!
-//! Closing such a one at once makes the kernel reset it, and who still sends never reads the answer. So what comes is
-//! read and dropped until the other side has closed, or for [`WITHIN`] at most, by one thread for all (RFC 9112 §9.6).
+//! Closing such a one at once makes the kernel reset it, and who still sends never reads the answer. So one thread for
+//! all reads and drops what comes, until the other side has closed or [`WITHIN`] has passed (RFC 9112 §9.6).
 //!
 //! Invariant: at most [`MAX_HELD`] are held; of more the oldest goes. Cost: while there are any, a look at each every
 //! [`LOOK_EVERY`].

@@ -1,7 +1,7 @@
 //! `/metrics`: the pools for Prometheus, in its own text and as OpenMetrics.
 //!
-//! Labels are `pool`, and for members `program`, `name` and `pid`, of which there are as many as members; ages are five, and
-//! codes of answers a score. The page docs/reference/metrics.md lists the names.
+//! Labels are `pool`, and for members `program`, `name` and `pid`, of which there are as many as members; ages are
+//! five, and codes of answers a score. The page docs/reference/metrics.md lists the names.
 //!
 //! ```
 //! use refault_pool::serve::metrics::{open, plain};

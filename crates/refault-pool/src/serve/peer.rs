@@ -1,8 +1,8 @@
 //! Who is at the other end of a connection, as far as places are shared out.
 //!
-//! For another program of this machine that is its user, by the kernel's word for the socket at the other end: all users
-//! connect from the same address, and each may choose among 2²⁴ of them. For others it is the address, of version 6 the
-//! network of 64 bits that one client has to itself. This says who has to share with whom, never who may do what.
+//! For another program of this machine that is its user, by the kernel's word for the socket at the other end: all
+//! users connect from the same address, and each may choose among 2²⁴ of them. For others it is the address, of version
+//! 6 the network of 64 bits that one client has to itself. This says who has to share with whom, never who may do what.
 //!
 //! Cost: three system calls for each connection, however many sockets there are.
 //!

@@ -1,7 +1,7 @@
 //! What clients asked of the window and what became of it, for `/metrics`.
 //!
-//! Places for requests and for streams of events are apart, and each client has a share of both: pages that look on keep
-//! no request waiting, and no client keeps the others out. Cost: a few counters.
+//! Places for requests and for streams of events are apart, and each client has a share of both: pages that look on
+//! keep no request waiting, and no client keeps the others out. Cost: a few counters.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,15 +1,15 @@
 //! The daemon's end: takes members in, hears them, decides in rounds and tells them their grants.
 //!
 //! A thread for each connection reads; one thread decides. What members may be using is written to a file before they
-//! hear of it, so that a daemon that is started again leaves it to them until they have joined again or are gone. A
-//! member that has said nothing for [`SILENCE`] keeps its last grant. Only processes of the same user, or root, are
-//! heard.
+//! hear of it. So a daemon that is started again leaves it to them until they have joined again or are gone. A member
+//! that has said nothing for [`SILENCE`] keeps its last grant. Only processes of the same user, or root, are heard.
 //!
 //! A member is gone when its connection has ended and none of its processes is left: those that it named, itself, and
 //! what descends from them. A process that cannot be looked at counts as there.
 //!
-//! Cost: a round each [`ROUND`], some microseconds for each member; while one has no connection, or is in a PID
-//! namespace of its own, also a look at all processes of the machine, some microseconds for each of these.
+//! Cost: a round each [`ROUND`], some microseconds for each member. While a member has no connection, or is in a PID
+//! namespace of its own, a round also looks at all processes of the machine. That takes some microseconds for each of
+//! these.
 //!
 //! ```
 //! use std::io::ErrorKind;
@@ -515,8 +515,8 @@ fn most_connections() -> usize {
 fn peer(stream: &UnixStream) -> io::Result<(u32, u64)> {
     let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the kernel writes no more than `length` bytes, which is the size of `peer`, of which any bytes are a value;
-    // the descriptor is open as long as `stream` is borrowed. (rustix has a number there that must not be 0.)
+    // SAFETY: the kernel writes no more than `length` bytes, which is the size of `peer`, of which any bytes are a
+    // value; the descriptor is open as long as `stream` is borrowed. (rustix has a number there that must not be 0.)
     let failed = unsafe {
         let to = (&raw mut peer).cast();
         libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, to, &mut length)

@@ -1,7 +1,7 @@
 //! A member's page of the ledger: what it asked for, what it said of itself, what it is granted.
 //!
-//! What a member says is not believed further than it has to be: sizes are cut to [`MAX_BYTES`] and lists to their bounds,
-//! so that sums stay numbers. Cost: a few hundred bytes for each member.
+//! What a member says is not believed further than it has to be: sizes are cut to [`MAX_BYTES`] and lists to their
+//! bounds, so that sums stay numbers. Cost: a few hundred bytes for each member.
 
 use refault_core::memory::Protection;
 use refault_core::policy::giving::{DEFAULT_WEIGHT, Group};

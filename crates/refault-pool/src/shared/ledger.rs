@@ -1,10 +1,10 @@
 //! Who has been granted how much, who gets more and who gives way.
 //!
 //! A member that fills its grant and waits for memory, or grows, wants more. What is free goes to it first; then what
-//! others have been granted and do not use; then others give by the core's own rule ([`gifts`]): `min` and `low` hold as
-//! the kernel's documentation says, and of what they do not protect the oldest generation goes first, if it is older than
-//! what the wanting member itself would evict. Each round moves a small part, so that births, which change as memory
-//! moves, steer it. Members below their protection come before others.
+//! others have been granted and do not use; then others give by the core's own rule ([`gifts`]). `min` and `low` hold
+//! as the kernel's documentation says. Of what they do not protect, the oldest generation goes first, if it is older
+//! than what the wanting member itself would evict. Each round moves a small part, so that births, which change as
+//! memory moves, steer it. Members below their protection come before others.
 //!
 //! Invariants: no grant falls below its member's `min`. The sum of [`Entry::committed`] never exceeds the pool, but for
 //! what members claim that kept a grant while the daemon was away: then all that answer give in proportion to what they
@@ -143,8 +143,8 @@ impl Ledger {
         }
     }
 
-    /// A member's budget is set by hand: its `max`, and its `low` as far as that is more. It is the most that it may have;
-    /// who needs it more is given of it as before. None lifts it: what the member asked for holds again.
+    /// A member's budget is set by hand: its `max`, and its `low` as far as that is more. It is the most that it may
+    /// have; who needs it more is given of it as before. None lifts it: what the member asked for holds again.
     ///
     /// # Errors
     /// There is no such member, or `bytes` is below its least or above the pool. Nothing has changed then.
@@ -230,8 +230,8 @@ impl Ledger {
         self.give_in_proportion(Entry::floor, left);
     }
 
-    /// Lowers the grants of members that answer to `most` together, if they exceed it, each in proportion to what it has
-    /// beyond what it keeps.
+    /// Lowers the grants of members that answer to `most` together, if they exceed it, each in proportion to what it
+    /// has beyond what it keeps.
     fn give_in_proportion(&mut self, keeps: impl Fn(&Entry) -> u64, most: u64) {
         let answer = |member: &&mut Entry| member.answers;
         // What was lowered already and is not confirmed yet is on its way.

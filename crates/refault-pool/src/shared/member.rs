@@ -154,7 +154,8 @@ impl Member {
         asked.is_err_and(|error| is_timeout(&error))
     }
 
-    /// Hears the daemon and reports when it is time, or when it is below a grant that was lowered. Returns the bytes to keep to from now on, if that has changed.
+    /// Hears the daemon and reports when it is time, or when it is below a grant that was lowered. Returns the bytes to
+    /// keep to from now on, if that has changed.
     pub fn tend(&mut self, figures: impl FnOnce() -> Figures) -> Option<u64> {
         if self.connection.is_none() && self.tried.elapsed() >= RETRY_EVERY {
             self.tried = Instant::now();

@@ -42,8 +42,8 @@ impl Process {
     }
 }
 
-/// All processes that have memory and that may be looked at (`hidepid` of proc(5) forbids others' to some), each with the
-/// number of its parent.
+/// All processes that have memory and that may be looked at (`hidepid` of proc(5) forbids others' to some), each with
+/// the number of its parent.
 ///
 /// # Errors
 /// Not all of them can be looked at now.
