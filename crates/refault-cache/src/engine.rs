@@ -191,8 +191,8 @@ impl Engine {
         true
     }
 
-    /// The number of a file's page, which is its own as long as it is resident or busy, or the lock is held and no other
-    /// page is given one.
+    /// The number of a file's page. The page keeps it while it is resident or busy. Otherwise the page keeps it while
+    /// the lock is held and no other page is given a number.
     pub(crate) fn page(&mut self, file: u32, index: u64) -> Result<PageId, ReadError> {
         let (place, within) = place(index).ok_or(ReadError::TooManyPages)?;
         if let Some(group) = self.pages.groups.table().find(file, place) {
@@ -385,8 +385,8 @@ impl Engine {
         }
     }
 
-    /// A write through of parts of a page that waits has failed, and the device has what they were before, or what they
-    /// should become, or some of each: they are written again, as they are in memory.
+    /// A write through of parts of a page that waits has failed. The device has what they were before, or what they
+    /// should become, or some of each. They are written again, as they are in memory.
     pub(crate) fn write_failed(&mut self, at: At, page: PageId, parts: Parts) {
         if self.dirty.unsettle(at) {
             self.pages.set_unstable(page, false);

@@ -327,11 +327,11 @@ impl CachedFile {
     /// Makes everything durable that was written before. What others write meanwhile may be or not.
     ///
     /// # Errors
-    /// The device's, also what it refused in the background or a sync of another handle since the last call, which each
-    /// handle is told once though it may have been made good. What was written since the last success may not be durable; as far as it is still in the
-    /// cache, which with [`CacheOptions::write_back`] is all of it, the next call tries it again. While anything is missing
-    /// that is in the cache no more, each call fails: write it anew, or accept what the device has by
-    /// [`CachedFile::reload`].
+    /// The device's, also what it refused in the background or a sync of another handle since the last call. Each
+    /// handle is told of it once, though it may have been made good. What was written since the last success may not be
+    /// durable; as far as it is still in the cache, which with [`CacheOptions::write_back`] is all of it, the next call
+    /// tries it again. While anything is missing that is in the cache no more, each call fails: write it anew, or
+    /// accept what the device has by [`CachedFile::reload`].
     pub fn sync(&self) -> std::io::Result<()> {
         self.sync_pages(0..u64::MAX)
     }
@@ -350,8 +350,8 @@ impl CachedFile {
     }
 
     /// From now on a sync that fails makes the cache forget what was written since the last one, as the kernel's page cache does:
-    /// it says so once, and reads ask the device for what it has. Otherwise such pages are kept and written again later,
-    /// which is wrong for a program with a journal of its own that others may take up meanwhile. With
+    /// it says so once, and reads ask the device for what it has. Otherwise such pages are kept and written again
+    /// later. That is wrong for a program with a journal of its own that others may take up meanwhile. With
     /// [`CacheOptions::write_back`] what the device has not been given yet stays dirty, and is written later all the same.
     pub fn forget_on_failure(&self) {
         self.opened.forgets.store(true, Ordering::Relaxed);

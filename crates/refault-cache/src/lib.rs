@@ -28,8 +28,8 @@
 //!   durable, or says as long as that is true that they are not. With write-back a page stays until a sync has
 //!   succeeded, so that one that fails loses nothing.
 //! - **A failure is told to whom it concerns**: a read that fails leaves nothing behind; a write that fails takes its
-//!   pages out of the cache, so that later reads see what the device has, old or new, page by page. Other pages, and
-//!   writes that returned, lose nothing.
+//!   pages out of the cache. So later reads see what the device has, old or new, page by page. Other pages, and writes
+//!   that returned, lose nothing.
 //! - Each page is read and written whole: a reader never sees half of a write within a page. Across pages there is no
 //!   such promise, as with a plain file under `O_DIRECT`.
 //!

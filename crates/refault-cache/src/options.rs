@@ -8,16 +8,17 @@ use refault_core::Counters;
 use crate::error::MakeError;
 use crate::writeback::limits::Limits;
 
-/// The policy where none is named: the project's own, which finds out what suits. It may lose a quarter of memory's pages to LRU
-/// once, so that it keeps a part of what is read again and again from the second pass on.
+/// The policy where none is named: the project's own, which finds out what suits. It may lose a quarter of memory's
+/// pages to LRU once. For that it keeps a part of what is read again and again from the second pass on.
 pub const DEFAULT_POLICY: &str = "adaptive{head_start=25%}";
 
 /// How a cache is made.
 #[derive(Clone, Debug)]
 pub struct CacheOptions {
-    /// Bytes of memory at most, at least 256 KiB: contents of files, as they are and compressed, and what the cache keeps
-    /// of pages ([`CacheReport::metadata_bytes`]) beyond its first MiB, to which frames give way, up to a quarter of them.
-    /// What comes on top is 2 MiB at most (that first MiB, threads, rings), and 256 KiB for each write under way.
+    /// Bytes of memory at most, at least 256 KiB. They hold contents of files, as they are and compressed. They also
+    /// hold what the cache keeps of pages ([`CacheReport::metadata_bytes`]) beyond its first MiB. Frames give way to
+    /// that, up to a quarter of them. What comes on top is 2 MiB at most (that first MiB, threads, rings), and 256 KiB
+    /// for each write under way.
     pub memory: u64,
     /// The policy, `name{key=value,…}`: any that does not need to know the future
     /// ([`refault_core::policy::FrontEnd::PageCache`]). [`DEFAULT_POLICY`] by default.
@@ -32,11 +33,12 @@ pub struct CacheOptions {
     pub compressed: Option<f64>,
     /// Pages at most that a window of readahead has, whose size doubles as a stream goes on; an eighth of memory in any
     /// case. 0: nothing is read ahead. `None`: as many as the kernel reads ahead on the file's device
-    /// ([`crate::Backing::read_ahead`]), 512 at least, but no more than a 32nd of memory, or 8 if that is more.
+    /// ([`crate::Backing::read_ahead`]), 512 at least. A window then has no more than a 32nd of memory, or 8 pages if
+    /// that is more.
     pub read_ahead: Option<u32>,
     /// Writes stay in memory until they are written in the background, or [`crate::CachedFile::sync`] asks for it.
     /// `None`, the default: each write waits for the device, because what is only in this cache is lost with the
-    /// process (the kernel's page cache outlives a program that crashes).
+    /// process. The kernel's page cache outlives a program that crashes.
     pub write_back: Option<WriteBack>,
     /// Policies and sizes of which [`crate::PageCache::report`] says what they would have missed; none by default.
     pub what_if: WhatIf,

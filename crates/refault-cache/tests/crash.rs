@@ -1,5 +1,5 @@
-//! Nothing that was acknowledged is lost: a device that keeps writes in its own memory, and that may lose, reorder or
-//! tear them in a crash, refuse writes, run full, and fail to make them durable once, losing some on the way.
+//! Nothing that was acknowledged is lost. The device keeps writes in its own memory, and may lose, reorder or tear them
+//! in a crash. It may refuse writes, run full, and fail to make them durable once, losing some on the way.
 //!
 //! After every operation the power is cut in thought: each byte that the device then has must be one that was there at
 //! the last successful sync, or that was written since.
@@ -231,8 +231,8 @@ fn what_was_synced_survives_above_compressed_pages() {
     assert!(unpacked > 10_000, "{unpacked} pages: the tier took no part");
 }
 
-/// Without write-back pages leave memory before they are durable: a sync that cannot make good what one before has
-/// failed to do says so as long as that is true, and no sync says otherwise.
+/// Without write-back pages leave memory before they are durable. A sync that cannot make good what one before has
+/// failed to do says so as long as that is true. No sync says otherwise.
 #[test]
 fn what_a_device_loses_of_writes_that_went_through_is_made_good_or_told() {
     let (mut made_good, mut lost) = (0, 0);

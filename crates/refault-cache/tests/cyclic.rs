@@ -133,8 +133,8 @@ fn a_scan_is_found_although_it_is_read_ahead() {
     assert!(missed < asked * 6 / 10, "{missed} of {asked}");
 }
 
-/// Reads zeros, and counts pages that were asked for, pieces of memory that they were to go to, and pages that were to lie before
-/// the one before them.
+/// Reads zeros. Counts the pages that were asked for, the pieces of memory for them, and the pages whose memory lies
+/// before that of their predecessor.
 fn count(counts: &[AtomicU64; 3], into: &mut [IoSliceMut<'_>]) {
     let pairs = |holds: fn(&[IoSliceMut<'_>]) -> bool| into.windows(2).filter(|pair| holds(pair)).count() as u64;
     let follows = pairs(|pair| pair[0].as_ptr_range().end == pair[1].as_ptr());

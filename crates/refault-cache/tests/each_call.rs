@@ -1,5 +1,5 @@
-//! Each call that the cache makes of what is below fails once, or falls short: what a sync has acknowledged is there, what
-//! was told as failed may be tried again, and the sync after that makes all of it durable.
+//! Each call that the cache makes of what is below fails once, or falls short. What a sync has acknowledged is there.
+//! What was told as failed may be tried again, and the sync after that makes all of it durable.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;

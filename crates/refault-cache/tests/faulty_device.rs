@@ -1,5 +1,5 @@
-//! A disk that refuses, below the kernel's file system: what a sync has acknowledged is on the disk, an error comes from the
-//! call that it concerns, and when the disk is well again so is the file.
+//! A disk that refuses, below the kernel's file system. What a sync has acknowledged is on the disk. An error comes
+//! from the call that it concerns. When the disk is well again so is the file.
 
 mod common;
 #[path = "common/faulty.rs"]

@@ -1,5 +1,6 @@
-//! One file is one file: handles of it in one cache share pages, length, what waits to be written and what is durable, by
-//! whatever name they were opened and whatever they may do; each is told once of what the device refuses.
+//! One file is one file. Handles of it in one cache share pages, length, what waits to be written and what is durable.
+//! The names that they were opened by and the rights that they have make no difference. Each handle is told once of
+//! what the device refuses.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! The cache against a vector of bytes: any policy, any order of reads, writes and reopening, with and without cached or
-//! compressed pages, with transfers that fall short and with calls that fail.
+//! The cache against a vector of bytes. Each run has any policy and any order of reads, writes and reopening, with and
+//! without cached or compressed pages. Some transfers fall short and some calls fail.
 
 use crate::common::*;
 use proptest::prelude::*;

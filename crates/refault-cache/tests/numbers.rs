@@ -1,5 +1,5 @@
-//! Page numbers that are used again: pages of files that are much larger than what records may take are whole, never
-//! another's, and as they were written last, in memory and on the device.
+//! Page numbers that are used again. Pages of files that are much larger than what records may take are whole, and
+//! never another's. They are as they were written last, in memory and on the device.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -196,7 +196,7 @@ fn threads_never_find_another_page() {
     }
 }
 
-/// What was written through under a number that is another page's by now is lost with the device, and the other is not
+/// What was written through under a number that is another page's by now is lost with the device. The other page is not
 /// taken for it.
 #[test]
 fn a_failed_sync_finds_pages_whose_numbers_are_used_again() {

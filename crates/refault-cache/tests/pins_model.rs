@@ -1,6 +1,6 @@
-//! The agreement between readers without a lock and those who take pages away, under random schedules: this compiles
-//! `src/pins.rs` over shuttle's atomics, with readers, an evictor, a writer, one who moves pages to other frames, and a reaper of
-//! orphans over two pages that fight for three frames.
+//! The agreement between readers without a lock and those who take pages away, under random schedules. This compiles
+//! `src/engine/pins.rs` over shuttle's atomics. Readers, an evictor, a writer, a mover of pages to other frames, and a
+//! reaper of orphans share two pages that fight for three frames.
 //!
 //! Checked: a reader never sees contents that are not its page's, or that change while it reads; frames are neither
 //! lost nor given away twice.

@@ -62,8 +62,8 @@ impl Buffers {
     /// The contents of a frame.
     ///
     /// # Safety
-    /// The caller has pinned the frame and has seen it named by a page afterwards, or holds the engine's lock while no
-    /// page that is being filled has it.
+    /// The caller has pinned the frame and has seen it named by a page afterwards. Or the caller holds the engine's
+    /// lock while no page that is being filled has the frame.
     pub(crate) unsafe fn page(&self, frame: Frame) -> &Page {
         assert!((frame as usize) < self.pins.len());
         // SAFETY: inside the mapping; no thread writes to it (promised), and any bytes are a page.
@@ -87,8 +87,8 @@ impl Buffers {
     /// The contents of a frame, to be written.
     ///
     /// # Safety
-    /// The frame is that of a busy page which is the caller's, no reader has found it there, and the caller makes no
-    /// second reference.
+    /// The frame is that of a busy page which is the caller's. No reader has found it there. The caller makes no second
+    /// reference.
     #[expect(clippy::mut_from_ref, reason = "the protocol of busy pages makes it exclusive")]
     pub(crate) unsafe fn page_mut(&self, frame: Frame) -> &mut Page {
         assert!((frame as usize) < self.pins.len());

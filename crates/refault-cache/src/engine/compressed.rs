@@ -6,12 +6,12 @@
 //! pages that were put there first go. Only frames that a call waits for are looked at: what readahead brings pushes
 //! out pages for good, so that a scan costs no compression and does not fill the pool.
 //!
-//! Invariants: a page that is resident has no copy here, and one that is written or forgotten loses it in the same
-//! moment, also while it is being compressed; bytes of a frame count as a page's only from its eviction until the
-//! frame is taken for another. A page that is asked for before that is copied from there. Everything but [`Pool`] is
-//! under the engine's lock. Cost: 8 bytes per page number, 4 per frame, 16 per page in the pool (32 while many
-//! have gone); per miss of a call some 4 µs of compression, or 1 µs of unpacking instead of a read. Files that do not
-//! compress are found out: then one page of 32 is tried.
+//! Invariants: a resident page has no copy here. A page that is written or forgotten loses its copy in the same moment,
+//! also while it is being compressed. Bytes of a frame count as a page's only from its eviction until the frame is
+//! taken for another. A page that is asked for before that is copied from there. Everything but [`Pool`] is under the
+//! engine's lock. Cost: 8 bytes per page number, 4 per frame, 16 per page in the pool (32 while many have gone); per
+//! miss of a call some 4 µs of compression, or 1 µs of unpacking instead of a read. Files that do not compress are
+//! found out: then one page of 32 is tried.
 
 use std::collections::VecDeque;
 use std::io;

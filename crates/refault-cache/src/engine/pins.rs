@@ -2,8 +2,8 @@
 //!
 //! A page's word names the frame that it is in. Who reads a frame pins it first and then looks whether the word still
 //! names it; who takes a page from its frame changes the word first and then looks for pins. One of the two sees the
-//! other, so a frame that is found without pins after its page's word has changed is read by no thread: a reader that
-//! comes too late pins it for a moment, and leaves it without a look.
+//! other. So no thread reads a frame that is found without pins after its page's word has changed: a reader that comes
+//! too late pins it for a moment, and leaves it without a look.
 //!
 //! A frame whose page goes although it is pinned becomes an *orphan*: it belongs to no page, and is free when its last
 //! pin goes.

@@ -35,8 +35,8 @@ impl Engine {
         pages.iter_mut().for_each(|(page, frame)| *frame = self.frame(*page));
     }
 
-    /// Where the frames of pages that are to be filled lie scattered, these get frames in the huge pages in which they have
-    /// most already, and the pages that are there move to theirs.
+    /// Gathers the frames of pages that are to be filled, where they lie scattered. These pages get frames in the huge
+    /// pages in which they have most already. The pages that are there move to the scattered frames.
     pub(crate) fn make_one_place<'a>(&mut self, pages: impl Iterator<Item = &'a mut (PageId, Frame)>) {
         let mut pages: Vec<_> = pages.collect();
         pages.sort_unstable_by_key(|(_, frame)| *frame);

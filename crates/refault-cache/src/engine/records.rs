@@ -4,8 +4,8 @@
 //! Frames give way in steps, one with each fill. A cache of many frames has thousands to give when its records double.
 //! A thread that asks for the lock meanwhile waits for one step alone.
 //!
-//! Cost: of a step the eviction of [`MAX_RETIRED_AT_ONCE`] pages. A record is less than a frame, and a fill has no more than
-//! one new record, so steps keep up with the records that are in use.
+//! Cost: of a step the eviction of [`MAX_RETIRED_AT_ONCE`] pages. A record is less than a frame, and a fill has no more
+//! than one new record. So steps keep up with the records that are in use.
 
 use refault_core::frames::{Frame, FreePool};
 use refault_store::PAGE_SIZE;

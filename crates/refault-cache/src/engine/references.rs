@@ -1,9 +1,9 @@
 //! Hits on their way to the policy.
 //!
-//! A hit takes no lock: its page is noted in one of some rings, which threads share as little as they can, and the
-//! thread that holds the engine's lock next tells the policy of all of them, in each ring's order. With one thread the
-//! policy hears of every hit before it decides anything, as if there were no rings. With several, a ring that is not
-//! emptied in time forgets its oldest hits: the policy then knows of fewer than there were.
+//! A hit takes no lock: its page is noted in one of some rings, which threads share as little as they can. The thread
+//! that holds the engine's lock next tells the policy of all of them, in each ring's order. With one thread the policy
+//! hears of every hit before it decides anything, as if there were no rings. With several, a ring that is not emptied
+//! in time forgets its oldest hits: the policy then knows of fewer than there were.
 //!
 //! Among threads that all find what they read, one empties the rings of all: the thread that did so last. What the
 //! policy writes down stays in the caches of its processor, and the others are not held up. Another takes over when its

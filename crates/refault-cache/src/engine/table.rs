@@ -2,9 +2,9 @@
 //!
 //! Pages that follow each other in a file form a *group*, whose record has a word per page that says where it is
 //! ([`crate::engine::pins`]). Records are found by file and place through a table of chains, and stay where they are as long as
-//! the cache lives; one that no page of its group needs any more stands for another group ([`crate::engine::groups`]). So a
-//! reader may come upon a record that has changed its group meanwhile: it looks at the group's name again once it has
-//! pinned what it found, and one that looks in vain finds the page under the lock, or learns there that it is missing.
+//! the cache lives; one that no page of its group needs any more stands for another group ([`crate::engine::groups`]).
+//! So a reader may come upon a record that has changed its group meanwhile. It reads the group's name again once it has
+//! pinned what it found. A reader that looks in vain finds the page under the lock, or learns there that it is missing.
 //!
 //! Invariants: names and chains change under the engine's lock, and a name only while all words of its group say
 //! [`NOWHERE`]. Cost: a look-up is some four loads; 8 bytes per page number, and 10 to 18 per frame.
@@ -69,8 +69,8 @@ pub(crate) struct Found<'a> {
 
 impl Found<'_> {
     /// Whether the word is still that of the page that was looked for, and names the frame that it named when it was
-    /// `seen`; that frame has been pinned since. While it is pinned no other page gets it, so a word that names it before
-    /// and after the group's name was read is the same page's.
+    /// `seen`; that frame has been pinned since. While it is pinned no other page gets it. So a word that names it
+    /// before and after the group's name was read is the same page's.
     #[inline]
     pub(crate) fn is_still(&self, seen: u32) -> bool {
         self.group.name.load(Ordering::SeqCst) == self.name && (self.word.load(Ordering::SeqCst) ^ seen) & !MARKS == 0

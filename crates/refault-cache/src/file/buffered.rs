@@ -2,10 +2,10 @@
 //! it to the device many pages at a time, at the latest when it is to be durable.
 //!
 //! For a program that writes many single pages between two syncs, as a database does. When a write returns, the kernel has
-//! it: every other program sees it, and it outlives this one, as with a file without direct I/O. A read past the kernel's
-//! page cache has the kernel write what it has of the range first, so the cache above finds what was written. What the
-//! device refuses is told by the next sync of any descriptor that was open then (fsync(2)); until that sync a page that
-//! was evicted here is read as the device has it, where a read through the kernel's page cache still finds what was written.
+//! it: every other program sees it, and it outlives this one, as with a file without direct I/O. Before a read past its
+//! page cache the kernel writes what it has of the range. So the cache above finds what was written. What the device
+//! refuses is told by the next sync of any descriptor that was open then (fsync(2)). Until that sync a page that was
+//! evicted here is read as the device has it. A read through the kernel's page cache still finds what was written.
 //!
 //! The kernel holds a second copy of what is written. It has to, until that is on the device; at the next sync it is told
 //! to drop it, by and by ([`KEPT`]). Cost: a copy of each page, and one system call per [`KEPT`] pages and run of them.

@@ -11,9 +11,9 @@ pub struct KeptPages(#[expect(dead_code, reason = "what counts is when it is dro
 
 impl CachedFile {
     /// Has the file's pages stay in the cache when its last handle is closed, as long as the value lives: who opens the file
-    /// again finds them, unless another program has changed it. No descriptor is open meanwhile, so that a file that is
-    /// removed gives its space back, unless something that was written to it is not durable. None of what was attached
-    /// ([`PageCache::attach`]), and in a child of the process that opened it.
+    /// again finds them, unless another program has changed it. No descriptor is open meanwhile, unless something that
+    /// was written to the file is not durable. So a file that is removed gives its space back. None of what was
+    /// attached ([`PageCache::attach`]), and in a child of the process that opened it.
     #[must_use = "they stay as long as this lives"]
     pub fn keep_pages(&self) -> Option<KeptPages> {
         let key = self.key.filter(|_| self.origin.is_here())?;

@@ -1,9 +1,10 @@
 //! Reads that are polled for: any runtime, or none, can have many of them under way from one thread.
 //!
-//! What is in the cache is there at the first poll. The rest is a chain of steps in the background: each begins the
-//! read of what is missing next, or is parked at a page that another thread reads, and goes on when that has come. With
-//! io_uring ([`crate::io::background::ring`]) no thread waits for any of them; otherwise, and where a step would have to write pages
-//! back first, a thread makes the rest of the read as [`CachedFile::read_at`] does.
+//! What is in the cache is there at the first poll. The rest is a chain of steps in the background. Each begins the
+//! read of what is missing next, or is parked at a page that another thread reads. A parked step continues when that
+//! page has been read. With io_uring ([`crate::io::background::ring`]) no thread waits for any of them; otherwise, and
+//! where a step would have to write pages back first, a thread makes the rest of the read as [`CachedFile::read_at`]
+//! does.
 //!
 //! Invariants: a read that was begun is finished, whether its future is polled or dropped, and its file and cache live
 //! until then; a step never waits, so a file whose last owner is a step is closed by a thread. Cost: of a hit as
@@ -60,9 +61,9 @@ impl Future for Reading {
 }
 
 impl CachedFile {
-    /// Reads as [`CachedFile::read_at`] does, into a buffer that the future gives back, without waiting for the device
-    /// in this thread, unless the system gives no other. The read begins now, not when the future is polled first; one that is dropped is finished all
-    /// the same.
+    /// Reads as [`CachedFile::read_at`] does, into a buffer that the future gives back. This thread does not wait for
+    /// the device, unless the system gives no other thread. The read begins now, not when the future is polled first;
+    /// one that is dropped is finished all the same.
     ///
     /// ```no_run
     /// # async fn header() -> Result<Vec<u8>, Box<dyn std::error::Error>> {

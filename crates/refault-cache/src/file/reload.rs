@@ -8,9 +8,10 @@ use super::CachedFile;
 const UNBROKEN: &str = "invariant: nothing panics under this lock";
 
 impl CachedFile {
-    /// Asks the system whether another program has changed the file since this handle was opened or this was last called, and
-    /// if so, does what [`CachedFile::reload`] does. Returns whether it was. A change within some milliseconds of a write of
-    /// this cache's may not be noticed, and one through a mapping only when the kernel has written its pages.
+    /// Asks the system whether another program has changed the file since this handle was opened or this was last
+    /// called. If so, does what [`CachedFile::reload`] does. Returns whether it was. A change within some milliseconds
+    /// of a write of this cache's may not be noticed. A change through a mapping is noticed only when the kernel has
+    /// written its pages.
     ///
     /// # Errors
     /// The system's, and those of [`CachedFile::reload`]; the next call tries it again.

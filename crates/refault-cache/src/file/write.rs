@@ -1,15 +1,15 @@
 //! Writing: through to the file first, then into the cache; or into the cache, from where it is written later
 //! ([`crate::writeback`]).
 //!
-//! The pages of a write are taken busy in the order of the file, so that two writers never wait for each other in a
-//! circle (readers wait for nothing while they hold a page). Their new contents are put together in private buffers,
+//! The pages of a write are taken busy in the order of the file. So two writers never wait for each other in a circle.
+//! Readers wait for nothing while they hold a page. The pages' new contents are put together in private buffers,
 //! because the frames belong to readers until the device has answered. A page that is written in part is taken from its
 //! frame or read before. Written pages are admitted: what is written is likely to be read.
 //!
-//! Of a page that is written in part those bytes alone go to the file ([`crate::writeback::parts`]), so that what another program
-//! has put beside them stays, and the file is never made shorter. Where what is below takes whole pages only
-//! ([`Backing::takes_any_bytes`]), it is cut to its length again; writes that touch its end follow each other, so that none
-//! cuts off what another added.
+//! Of a page that is written in part those bytes alone are written to the file ([`crate::writeback::parts`]). So what
+//! another program has put beside them remains, and the file is never made shorter. Where what is below takes whole
+//! pages only ([`Backing::takes_any_bytes`]), it is cut to its length again; writes that touch its end follow each
+//! other, so that none cuts off what another added.
 
 use std::io;
 use std::ops::Range;
@@ -247,8 +247,8 @@ impl CachedFile {
         self.shared.engine().through.check(at.0, at.1..at.1 + 1)
     }
 
-    /// Writes a range of pages' bytes to the file; the pages as they are where it takes whole ones only, and then it is to
-    /// have a length afterwards, or its old one if that fails.
+    /// Writes a range of pages' bytes to the file. Where the file takes whole pages only, writes the pages as they are.
+    /// Then the file is to have a length afterwards, or its old one if that fails.
     fn write_through(&self, contents: &[Page], first: u64, range: Range<usize>, length: u64) -> io::Result<()> {
         let backing = &*self.opened.backing;
         if backing.takes_any_bytes() {
@@ -319,8 +319,8 @@ impl CachedFile {
             drop(pin);
             engine = self.shared.engine();
         } else {
-            // No frame is to be had for the new contents, and what the old one holds is old, if the page came back to
-            // it and had to go again at once.
+            // No frame is to be had for the new contents. What the old one holds is old, if the page returned to it and
+            // was evicted again at once.
             if engine.frames.is_cached(page) {
                 engine.frames.discard(page);
             }

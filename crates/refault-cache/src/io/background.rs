@@ -1,12 +1,14 @@
 //! Reads that no call waits for: readahead, prefetches, further runs of a call that misses in several places,
 //! and reads whose futures are polled for.
 //!
-//! Which of two engines does them is said in the cache's report: `preadv` by a few threads, each of which waits for the
-//! device, or io_uring, with one thread for all of them ([`crate::io::background::ring`]), where that was asked for. Files that have no
-//! descriptor ([`crate::Backing::descriptor`]) are read by the threads in either case.
+//! Which of two engines does them is said in the cache's report. One is `preadv` by a few threads, each of which waits
+//! for the device. The other is io_uring, where that was asked for, with one thread for all of them
+//! ([`crate::io::background::ring`]). Files that have no descriptor ([`crate::Backing::descriptor`]) are read by the
+//! threads in either case.
 //!
-//! Threads are the default, because nothing of them outlives the program: of a ring with reads under way the kernel lets go
-//! some time after its program has ended, and until then the file system cannot be unmounted. A file has no ring of its own.
+//! Threads are the default, because nothing of them outlives the program. The kernel releases a ring with reads under
+//! way some time after its program has ended. Until then the file system cannot be unmounted. A file has no ring of its
+//! own.
 
 pub(crate) mod ring;
 pub(crate) mod workers;

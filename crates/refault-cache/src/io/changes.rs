@@ -2,8 +2,9 @@
 //!
 //! The file is looked at when it is opened, before and after each write of the cache's, and on demand
 //! ([`crate::CachedFile::reload_if_changed`]). What differs where no write of the cache's lies between was done by
-//! another program. Limits: the kernel's clock for times steps by some milliseconds, so a change within a step of the cache's own
-//! write, or at the same time, is not noticed; nor is one through a mapping before the kernel writes its pages.
+//! another program. Limits: the kernel's clock for times steps by some milliseconds. So a change within a step of the
+//! cache's own write, or at the same time, is not noticed. Nor is one through a mapping before the kernel writes its
+//! pages.
 //!
 //! Invariants: own writes hold `own` shared, looking holds it alone. Cost: two fstat per write to the device.
 

@@ -1,12 +1,12 @@
 //! A file of the system, read past the kernel's page cache.
 //!
-//! It is opened with the rights that were asked for: who only reads has a descriptor for reading alone, so that an overlay
-//! copies nothing up, a program that is read can run, and no lease is broken. A file that is written on demand gets a
-//! descriptor for writing with its first write.
+//! It is opened with the rights that were asked for. A caller that only reads has a descriptor for reading alone. So an
+//! overlay copies nothing up, a program that is read can run, and no lease is broken. A file that is written on demand
+//! gets a descriptor for writing with its first write.
 //!
 //! Invariant: while the file has a handle none of its descriptors is closed: to close one would take this process's locks of
-//! the file with it (fcntl(2)). When it has none, and only its pages are kept, all are closed ([`DirectFile::let_go`]) until
-//! the file is opened again, unless something of it is not durable yet.
+//! the file with it (fcntl(2)). When it has none, and only its pages are kept, all are closed ([`DirectFile::let_go`])
+//! until the file is opened again. They remain open if something of the file is not durable yet.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};

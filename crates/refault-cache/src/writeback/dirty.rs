@@ -1,7 +1,7 @@
 //! Which pages are dirty, being written, or written and not yet durable.
 //!
 //! A page that was written to is *dirty* until its write to the file begins. Once the device has taken it, it is
-//! *unstable* until the device was told to make what it has durable: a device that fails at that may have lost it, so
+//! *unstable* until the device was told to make what it has durable: a device that fails at that may have lost it. So
 //! the page must be there to be written again (as an NFS client keeps its unstable writes). Neither can be evicted.
 //!
 //! Invariants: the flags of [`crate::engine::pages`] and the maps here say the same; everything is under the engine's lock.
@@ -82,8 +82,8 @@ impl Dirty {
         self.number
     }
 
-    /// A page that the device had taken and has lost, or may lose, is dirty again, with the number of the first write
-    /// that it has lost. False if it is being written: then it is dirty after that.
+    /// A page that the device had taken and has lost, or may lose, is dirty again. It has the number of the first write
+    /// that the device has lost. False if it is being written: then it is dirty after that.
     pub(crate) fn again(&mut self, at: At, page: PageId, number: u64, parts: Parts) -> bool {
         if let Some(entry) = self.writing.get_mut(&at) {
             entry.number = entry.number.min(number);

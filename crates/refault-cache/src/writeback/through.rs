@@ -2,14 +2,14 @@
 //!
 //! A page that was written through may be evicted at once: the device has it. A device that then fails to make it
 //! durable may have lost it. What is still in memory as it was written can be written again, so it becomes dirty; what
-//! was evicted since cannot, and is *lost*: from then on every [`crate::CachedFile::sync`] says so, until each lost
-//! page was written anew as a whole, or the caller has said that it goes on with what the device has
-//! ([`crate::CachedFile::reload`]). So no sync says that something is durable which is not.
+//! was evicted since cannot, and is *lost*. From then on every [`crate::CachedFile::sync`] says so. That ends when each
+//! lost page was written anew as a whole. It also ends when the caller has said that it goes on with what the device
+//! has ([`crate::CachedFile::reload`]). So no sync says that something is durable which is not.
 //!
 //! Invariants: a page has its flag ([`crate::engine::pages`]) only if it is listed here and its frame has had its contents
-//! since; everything is under the engine's lock. Cost: some 160 bytes per page written since the last sync, for twice as
-//! many pages as there are frames at most (beyond these, spans of pages are remembered, with the gaps between them if
-//! there are too many); O(log n) per page written.
+//! since; everything is under the engine's lock. Cost: some 160 bytes per page written since the last sync, for twice
+//! as many pages as there are frames at most. Beyond these, spans of pages are remembered, with the gaps between them
+//! if there are too many. O(log n) per page written.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;

@@ -1,5 +1,5 @@
-//! A device that keeps writes in its own memory, and that may lose, reorder or tear them in a crash, refuse writes, and
-//! fail to make them durable once, losing some on the way.
+//! A device that keeps writes in its own memory. It may lose, reorder or tear them in a crash. It may refuse writes,
+//! and fail to make them durable once, losing some on the way.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice, IoSliceMut};

@@ -68,8 +68,8 @@ enum Begun {
 }
 
 impl Shared {
-    /// Writes the first runs of dirty pages of a file in a range whose last write has a number up to `until`, at the
-    /// same time. Returns where to go on, or that there are none.
+    /// Writes the first runs of dirty pages of a file in a range, at the same time. A run has pages whose last write
+    /// has a number up to `until`. Returns where to go on, or that there are none.
     fn write_runs(
         &self,
         file: &Opened,
@@ -196,8 +196,8 @@ impl Shared {
         if runs.is_empty() { Begun::Nothing } else { Begun::Runs(runs) }
     }
 
-    /// Writes everything of a range of a file that was written to up to a number and is dirty, and waits for what
-    /// others write of it.
+    /// Writes everything of a range of a file that was written to up to a number and is dirty. Waits for what others
+    /// write of it.
     pub(crate) fn write_range(&self, file: &Opened, range: Range<u64>, until: u64) -> io::Result<()> {
         loop {
             let mut next = range.start;

@@ -4,8 +4,8 @@
 //! thread; others put what they want into a queue and wake it if it sleeps. Frames are registered in chunks when they are
 //! first read into: then the kernel does not look the memory up again. Reads of one page go to the registered memory; runs
 //! go to frames that do not follow each other, by a vector. Where the kernel registers nothing (`RLIMIT_MEMLOCK`), reads go
-//! without. Files are not registered: the kernel takes a ring down some time after its program has ended, and what is
-//! registered stays open until then, so that its file system could not be unmounted.
+//! without. Files are not registered: the kernel takes a ring down some time after its program has ended. What is
+//! registered remains open until then, so its file system could not be unmounted.
 //!
 //! Invariants: at most [`FLIGHTS`] reads are under way, more wait in the queue; a read that was submitted keeps its
 //! file, its vector and its frames until its completion was seen; the thread waits for nothing but the kernel: what
