@@ -1,8 +1,8 @@
 //! The project's own policy: finds out while it runs which way of choosing victims suits, and bounds what being wrong
 //! costs.
 //!
-//! Three **directories** say what memory would hold if it were managed by recency (LRU), by reuse distance (LIRS, which
-//! also keeps a part of what is scanned in a loop) and by frequency (LFU with aging). All see every reference. The one
+//! Three **directories** say what memory would hold if it were managed by recency (LRU), by reuse distance (LIRS) and
+//! by frequency (LFU with aging). LIRS also keeps a part of what is scanned in a loop. All see every reference. The one
 //! that missed least of late **leads**: a victim is a page that the leader does not hold. There always is one, since
 //! the leader holds no more than memory does and also holds the page that comes in; so memory comes to hold what the
 //! leader holds as pages come in, and a change of leader costs nothing at the moment it happens. A **guard** compares
@@ -12,16 +12,16 @@
 //! All directories are exact and share one record per page (module `record`): recency and reuse distance need nothing
 //! but the time of the last reference. Nothing is sampled and nothing is random.
 //!
-//! Two forms: [`Adaptive`] is told of each access (simulator, page cache). [`AdaptiveMapped`] sees accessed bits: a
-//! page that comes in is one reference, and so is each accessed bit that is found set, by a look at the page tables
-//! once per interval, a sixteenth at a time, or when the page was about to go from memory or from a directory. Where
-//! memory has no accessed bits, it sees the pages that come in and no others.
+//! Two forms: [`Adaptive`] is told of each access (simulator, page cache). [`AdaptiveMapped`] sees accessed bits. A
+//! page that comes in is one reference, and so is each accessed bit that is found set. The page tables are looked at
+//! once per interval, a sixteenth at a time. A page's bit is also looked at when the page is about to leave memory or a
+//! directory. Where memory has no accessed bits, it sees the pages that come in and no others.
 //!
 //! Invariants: every resident page that is not in a directory is queued as an outsider of that directory; a directory
 //! holds at most the capacity once a reference was dealt with.
-//! Cost: 12 bytes per page id; per page of memory 4 to 5 for each of recency and reuse distance, the same for frequency
-//! with its window, and up to 4.5 per page id and way for outsiders. A reference to a page that all hold is one read
-//! and one write of its record; others are amortised O(1) but for the sorting in `oldest`.
+//! Cost: 12 bytes per page id. Per page of memory it is 4 to 5 for each of recency and reuse distance, and the same for
+//! frequency with its window. Outsiders cost up to 4.5 per page id and way. A reference to a page that all hold is one
+//! read and one write of its record; others are amortised O(1) but for the sorting in `oldest`.
 //! Source: the parts name theirs. Experts that are followed by their misses: Ari et al., *ACME*, WDAS 2002. Others that
 //! choose among ways: Megiddo and Modha, *ARC*, FAST 2003; Vietri et al., *LeCaR*, HotStorage 2018; Rodriguez et al.,
 //! *CACHEUS*, FAST 2021. The guard and its bound are ours.
@@ -173,8 +173,8 @@ impl<const MAPPED: bool> Adaptive<MAPPED> {
         policy
     }
 
-    /// A policy that renumbers its times when they reach `last_time`, which must exceed the number of pages by two, and
-    /// whose clock of departures starts at `clock` (at least 2^16), for tests.
+    /// A policy for tests. It renumbers its times when they reach `last_time`, which must exceed the number of pages by
+    /// two. Its clock of departures starts at `clock` (at least 2^16).
     #[doc(hidden)]
     pub fn renumbering_at(params: AdaptiveParams, last_time: u32, clock: u32) -> Self {
         let mut policy = Adaptive { last_time, ..Adaptive::new(params) };

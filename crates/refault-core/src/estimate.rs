@@ -1,16 +1,17 @@
 //! What a cache of objects would miss at other sizes and under other policies, asked while it runs.
 //!
 //! An [`Estimator`] is told of each access to a live cache: a number or hash of the object, and its size. It keeps
-//! miniatures of the cache, one per policy and size, over a sample of the objects, and answers at any time which part
-//! of the accesses, and of their bytes, each would have missed. It knows no clock, no threads and no I/O, and takes at
+//! miniatures of the cache, one per policy and size, over a sample of the objects. It answers at any time which part of
+//! the accesses, and of their bytes, each would have missed. It knows no clock, no threads and no I/O, and takes at
 //! most 2 MiB whatever is asked for.
 //!
 //! Whether an object is in the sample is decided by its hash, so it is always in or never. All objects are, until they
 //! or the work with them become too many: then a part of the hashes leaves, and the caches shrink with the sample. As
-//! long as all are in, estimates are exact. Where objects are few, all stay in, and the miniatures rest part of the time. Two corrections make a small sample good: caches are as small as the
-//! sample's share of *news*, accesses to what was not asked for a moment ago, instead of its share of hashes; and misses
-//! are corrected by the news that the sample lacks. What an object is asked for while it is hot depends on chance in a
-//! sample, and neither of them does.
+//! long as all are in, estimates are exact. Where objects are few, all stay in, and the miniatures rest part of the
+//! time. Two corrections make a small sample good. First, caches are as small as the sample's share of *news* instead
+//! of its share of hashes. News are accesses to what was not asked for a moment ago. Second, misses are corrected by
+//! the news that the sample lacks. What an object is asked for while it is hot depends on chance in a sample, and
+//! neither of them does.
 //!
 //! Objects stay until they are evicted: one that the live cache deletes stays in the miniatures. A size of 0 counts as
 //! a byte. An object larger than a cache never comes into it.

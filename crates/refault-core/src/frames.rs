@@ -2,11 +2,11 @@
 //!
 //! [`FrameAllocator`] hands out frames (4 KiB each, named by a dense [`Frame`] number) in blocks of 2^order. Each
 //! frame carries the label of a [`FreePool`]; free blocks are kept in one queue per pool and order. A request takes
-//! from its own pool while that has a block that is large enough, and only then the largest block of another pool
+//! from its own pool while that has a block that is large enough. Otherwise it takes the largest block of another pool
 //! (spec: freebsd §4; the buddy system itself is K. C. Knowlton, "A fast storage allocator", CACM 8(10), 1965).
 //!
-//! [`CachedFrames`] remembers what free frames hold: the frame of an evicted clean page goes back to the allocator with
-//! the page's name, and a page that returns before its frame is reused needs no I/O (spec: freebsd §3.3, §3.4).
+//! [`CachedFrames`] remembers what free frames hold. The frame of an evicted clean page is returned to the allocator
+//! with the page's name. A page that returns before its frame is reused needs no I/O (spec: freebsd §3.3, §3.4).
 //!
 //! [`Fragmentation`] says how usable the free frames are for large requests (spec: freebsd §8).
 //!

@@ -1,11 +1,11 @@
 //! FreeBSD's page queues and page daemon, with and without cached pages (spec: freebsd).
 //!
 //! Resident pages stand on the inactive or the active queue, or on none while wired. A page daemon keeps `available`
-//! frames (free ones, those that still hold a cached page included) near a target: it takes pages from the old end of
-//! the inactive queue, activates the referenced ones, writes the dirty ones and lets the clean ones go, and refills the
-//! inactive queue from the active one, where each page has an activation count that grows when it is found referenced
-//! and shrinks when it is not. A clean page that goes stays *cached* until its frame is reused; the front-end keeps
-//! it so in [`crate::frames::CachedFrames`] if [`CachedPages::pools`] says so.
+//! frames (free ones, those that still hold a cached page included) near a target. It takes pages from the old end of
+//! the inactive queue. It activates the referenced ones, writes the dirty ones and lets the clean ones go. It refills
+//! the inactive queue from the active one. There each page has an activation count, which grows when the page is found
+//! referenced and shrinks when it is not. A clean page that goes stays *cached* until its frame is reused; the
+//! front-end keeps it so in [`crate::frames::CachedFrames`] if [`CachedPages::pools`] says so.
 //!
 //! Direction: FreeBSD puts new pages at the tail of a queue and works from its head. In this crate's lists it is the
 //! other way round; "newest" and "oldest" are said here instead.
@@ -14,13 +14,13 @@
 //!
 //! The capacity a front-end sets is the daemon's number of managed pages: all targets follow from it
 //! ([`Targets::for_frames`]), and resident pages plus available frames always make up the capacity. Where there is no
-//! time (a replay), the daemon runs inside [`Policy::reclaim`], woken when the frames available fall below the wakeup
-//! threshold ([`crate::policy::CachedPages::reclaim_threshold`]), each time at pass 1, and again with the next pass
-//! while the minimum is not reached; the idle pass that looks at 1/600 of the active queue each second does not happen,
-//! and a page is written and let go in one step.
+//! time (a replay), the daemon runs inside [`Policy::reclaim`]. It is woken when the frames available fall below the
+//! wakeup threshold ([`crate::policy::CachedPages::reclaim_threshold`]). It begins each time at pass 1, and runs again
+//! with the next pass while the minimum is not reached. The idle pass that looks at 1/600 of the active queue each
+//! second does not happen. A page is written and let go in one step.
 //!
-//! Version 12 has a third queue for dirty pages, a thread that writes them, and a controller for how many clean ones
-//! to free (see `laundry.rs`).
+//! Version 12 has a third queue for dirty pages and a thread that writes them. It also has a controller for the number
+//! of clean ones to free (see `laundry.rs`).
 //!
 //! Invariants: a page is on at most one queue; a wired page is on none; a page on the active queue has an activation
 //! count of at least 1 except between a scan and its end.

@@ -1,7 +1,7 @@
 //! Where pages are: what a policy may ask of the memory that a front-end owns.
 //!
-//! Invariants: the accessed bit of a page is set by the front-end (or the hardware under it) on each access through a
-//! mapping and cleared only here; a page is evicted at most once between two admissions; `evict` that answers
+//! Invariants: the front-end (or the hardware under it) sets the accessed bit of a page on each access through a
+//! mapping. The bit is cleared only here. A page is evicted at most once between two admissions; `evict` that answers
 //! [`Eviction::Freed`] has made the frame free and remembered the shadow.
 //!
 //! [`Memory`] is what every memory has. An extension that a memory lacks answers through [`free_swap`], [`protection`]

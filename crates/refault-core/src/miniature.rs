@@ -1,10 +1,10 @@
 //! What a policy would miss with another amount of memory, asked while a front-end runs.
 //!
-//! A *miniature* is a replay of one policy in memory that is smaller by some power of two, fed with the accesses to as
-//! small a part of the pages: one that is drawn of each group of neighbours, so that a page is always in or never, and
-//! a range has its share in the sample whatever is drawn.
-//! Its misses, times that power, estimate the misses of the whole. Nothing is stored but which pages a miniature holds,
-//! so asking costs little: [`Miniatures`] keeps several, of different policies and sizes, over one sample.
+//! A *miniature* is a replay of one policy in memory that is smaller by some power of two. It is fed with the accesses
+//! to as small a part of the pages. One page is drawn of each group of neighbours. So a page is always in or never, and
+//! a range has its share in the sample whatever is drawn. A miniature's misses, times that power, estimate the misses
+//! of the whole. Nothing is stored but which pages a miniature holds, so asking costs little: [`Miniatures`] keeps
+//! several, of different policies and sizes, over one sample.
 //!
 //! Hot pages are in the sample or not by chance, which is why misses are scaled and not miss ratios: what a hot page
 //! adds to the ratio is hits, and those are known of the whole. The kernels' policies work in batches that do not
@@ -116,7 +116,7 @@ impl Miniatures {
         Ok(Miniatures { runs, numbers: HashMap::default(), shift, outside, accesses: 0, reads })
     }
 
-    /// The same for accesses to anonymous memory through mappings, which policies learn of by accessed bits, but for
+    /// The same for accesses to anonymous memory through mappings. Policies learn of these by accessed bits, but for
     /// those that want to be told of each.
     ///
     /// # Errors

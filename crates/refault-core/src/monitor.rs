@@ -2,9 +2,9 @@
 //! user sets.
 //!
 //! A [`Monitor`] holds [`Target`]s (address spaces) cut into [`Region`]s. Each sampling interval one address per region
-//! is checked through an [`AccessSampler`]; after an aggregation interval neighbours that look alike are merged and
-//! the rest is split at random, so that the borders drift to where the behaviour changes.
-//! [`crate::schemes::Kdamond`] is the loop that calls the steps in their order; it alone knows of time.
+//! is checked through an [`AccessSampler`]. After an aggregation interval neighbours that look alike are merged and the
+//! rest is split at random. So the borders drift to where the behaviour changes. [`crate::schemes::Kdamond`] is the
+//! loop that calls the steps in their order; it alone knows of time.
 //!
 //! Invariants: the regions of a target are in address order, do not overlap and cover its ranges; merging conserves
 //! bytes; a region is never smaller than `min_region_size` unless its range is; after a merge there are at most

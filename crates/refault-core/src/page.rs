@@ -9,7 +9,7 @@
 //! ```
 
 /// Dense index of a page, chosen by the front-end: `0..pages`. It names the *slot* (a file offset or a virtual
-/// page with its swap slot), so a page that is evicted and brought back has the same id.
+/// page with its swap slot). So a page that is evicted and brought back has the same id.
 pub type PageId = u32;
 
 /// No page: the end of a list. Front-ends may use ids up to `NO_PAGE - 1`.

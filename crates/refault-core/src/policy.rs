@@ -1,15 +1,15 @@
 //! The narrow waist: what a front-end may ask of a policy.
 //!
-//! The order of one missing page is fixed, because it decides distances (spec: overview §4.6): room is made first
-//! ([`room::make_room`]; a policy cannot pick the page that is coming), then the page is admitted with the shadow of
-//! its slot ([`Policy::admit`]), then the access itself happens (an accessed bit, or [`Policy::accessed`]).
+//! The order of one missing page is fixed, because it decides distances (spec: overview §4.6). Room is made first
+//! ([`room::make_room`]): a policy cannot pick the page that is coming. Then the page is admitted with the shadow of
+//! its slot ([`Policy::admit`]). Then the access itself happens (an accessed bit, or [`Policy::accessed`]).
 //!
 //! [`Policy`] is what every policy has. What only some have are traits of their own, each reached through one method of
-//! `Policy` that answers `None` by default: [`NodeReclaim`] (groups, nodes, background reclaim),
-//! [`GenerationCommands`] (and through it [`SwitchLists`]: classic lists or generations), [`Sorting`] (for monitoring
-//! schemes), [`Bypass`] (references served while the page stays evicted), [`CachedPages`] (evicted pages that can come
-//! back without I/O) and [`Lists`] (sizes to show). A front-end that needs one asks for it and says so if there is
-//! none.
+//! `Policy` that answers `None` by default. They are [`NodeReclaim`] (groups, nodes, background reclaim) and
+//! [`GenerationCommands`], and through the latter [`SwitchLists`] (classic lists or generations). [`Sorting`] is for
+//! monitoring schemes, and [`Lists`] has sizes to show. With [`Bypass`] references are served while the page stays
+//! evicted. With [`CachedPages`] evicted pages can come back without I/O. A front-end that needs one asks for it and
+//! says so if there is none.
 //!
 //! [`DynPolicy`] is the same without the policy's type, for front-ends where one virtual call per decision costs
 //! nothing; the replay is compiled for each policy, and of the simulated machine the loop of hits. [`registry`] makes either from `name{key=value,…}`.

@@ -1,10 +1,10 @@
-//! Ranks of pages whose references lose their worth with time: a rank is the logarithm of the sum of what all references
-//! are worth, to the base of what a step of the clock is worth.
+//! Ranks of pages whose references lose their worth with time. A rank is the logarithm of the sum of what all
+//! references are worth. Its base is what a step of the clock is worth.
 //!
 //! Invariant: the tables are what the compiler has computed, so nothing of it is done at run time. Cost: a byte per step.
 
-/// What a reference adds to a rank that is `distance` steps away from that of a single reference, where one loses half
-/// its worth in `half_life` steps: `half_life` × log2(1 + 2^(−`distance` / `half_life`)), rounded.
+/// What a reference adds to a rank that is `distance` steps away from that of a single reference. A reference loses
+/// half its worth in `half_life` steps. The sum is `half_life` × log2(1 + 2^(−`distance` / `half_life`)), rounded.
 const fn sum(distance: usize, half_life: usize) -> u8 {
     const TERMS: i32 = 16;
     const LN_2: f64 = std::f64::consts::LN_2;

@@ -1,8 +1,9 @@
 //! What to do with what a monitor finds: schemes name a pattern of access and an action, and bound what it may cost.
 //!
-//! A [`Kdamond`] runs a [`crate::monitor::Monitor`] and a list of [`Scheme`]s in the order of the kernels' loop. For
-//! each region whose size, frequency and age fit a scheme's [`Pattern`], within its [`Quota`], while its
-//! [`Watermarks`] let it run and where its [`Filter`]s allow, the kdamond asks the front-end's [`SchemeActor`] to act.
+//! A [`Kdamond`] runs a [`crate::monitor::Monitor`] and a list of [`Scheme`]s in the order of the kernels' loop. It
+//! looks for regions whose size, frequency and age fit a scheme's [`Pattern`]. For each of them the kdamond asks the
+//! front-end's [`SchemeActor`] to act. It asks within the scheme's [`Quota`], while its [`Watermarks`] let it run and
+//! where its [`Filter`]s allow.
 //!
 //! Invariants: schemes act in the order given; what is charged in a window never exceeds the effective quota where one
 //! is in force; filters are asked in order and the first that fires decides; an action other than `stat` sets the

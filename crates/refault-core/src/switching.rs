@@ -71,8 +71,9 @@ impl Switching {
         Switching { generations: Mglru::new(generations), classic: Classic::new(classic), enabled }
     }
 
-    /// Both systems, the one that is specified in force and the other with its defaults but for swappiness, batches and
-    /// whether shadow entries are bounded, which are the kernel's and not a system's. `None`: it specifies neither.
+    /// Both systems: the one that is specified, in force, and the other with its defaults. Swappiness, batches and
+    /// whether shadow entries are bounded are the specified one's in both: they are the kernel's and not a system's.
+    /// `None`: it specifies neither.
     pub fn of(spec: &PolicySpec) -> Option<Switching> {
         const CHECKED: &str = "invariant: a specification is checked";
         let (generations, classic) = (MglruParams::default(), ClassicParams::default());

@@ -7,22 +7,22 @@
 //! are a stake, and what may be staked is what the policy has won against LRU so far and a fiftieth of LRU's misses.
 //! While there is no more to stake, victims are pages that LRU does not hold either, which cannot add to the loss.
 //!
-//! With *M* misses of its own, *L* of LRU, and *A* absent pages (LRU holds them, memory does not), no step under the
-//! guard raises *M − L + A*: if both miss, both numbers grow; if only the policy does, the page was absent and no
-//! longer is. A step that follows the leader raises it by one at most, and is taken only where it ends within 0.02 *L*.
-//! So *M ≤ 1.02 L* for every sequence, at every time, as long as memory keeps its size.
+//! The policy has *M* misses of its own and LRU has *L*; *A* pages are absent (LRU holds them, memory does not). No
+//! step under the guard raises *M − L + A*: if both miss, both numbers grow; if only the policy does, the page was
+//! absent and no longer is. A step that follows the leader raises it by one at most, and is taken only where it ends
+//! within 0.02 *L*. So *M ≤ 1.02 L* for every sequence, at every time, as long as memory keeps its size.
 //!
 //! The price is paid where a leader is right at once: what is kept of a loop doubles with each pass or faster, and does
-//! not start at its full size. Who would rather have it at once gives a **head start**, a share *h* of memory's *C* pages
-//! that may be staked before anything was won: then *M ≤ 1.02 L + h C*. A policy that stakes more than this has a
-//! sequence on which it breaks the bound: the one that asks for all absent pages next.
+//! not start at its full size. A caller that would rather have it at once gives a **head start**. That is a share *h*
+//! of memory's *C* pages that may be staked before anything was won. Then *M ≤ 1.02 L + h C*. A policy that stakes more
+//! than this has a sequence on which it breaks the bound: the one that asks for all absent pages next.
 //!
 //! **Where hits are not seen** (memory without accessed bits: what is used shows only by what comes back), the policy
 //! sees its own misses and no other references. Then *L* counts those of its misses that LRU would have had too, and
 //! not what LRU would have missed where memory had the page: *M* never is below it, nothing is ever won, and the guard
 //! above would hold for ever. There absent pages are valued by how often such pages were in fact missed, twice that
-//! share to be sure, and what may be staked is half of what the leader is ahead of LRU among the references that are
-//! seen, and a hundredth of LRU's misses. No bound follows.
+//! share to be sure. What may be staked is the sum of two parts. One is half of what the leader is ahead of LRU among
+//! the references that are seen. The other is a hundredth of LRU's misses. No bound follows.
 //!
 //! Cost: O(1) per miss of any directory.
 

@@ -1,12 +1,12 @@
 //! The directory of frequency: pages whose references, halved as they age, are worth most.
 //!
 //! A page that comes in passes a window, a FIFO of a tenth of memory; then the page whose references are worth least
-//! goes. Each page has one reference at most in an *interval*, and the worth of pages that are not held is remembered,
-//! so neither a burst nor an absence decides. References age by pages that leave: what fits forgets nothing.
+//! goes. Each page has one reference at most in an *interval*, and the worth of pages that are not held is remembered.
+//! So neither a burst nor an absence decides. References age by pages that leave: what fits forgets nothing.
 //!
 //! Worth is kept as the time at which one reference would be worth as much (the *rank*), which does not change while
 //! time passes. A list holds the pages of a few ranks. A reference changes the rank only: a page that is found on a
-//! lower list than its rank's moves on when its turn comes, so a list is an upper bound of what its pages are worth to
+//! lower list than its rank's moves on when its turn comes. So a list is an upper bound of what its pages are worth to
 //! be let go.
 //!
 //! A page that is gone for good leaves its entry where it is, marked otherwise than the entry of the page that gets its id:
@@ -14,9 +14,9 @@
 //!
 //! Invariants: a held page has one entry, in the window or on a list not above its rank's; no list below `hand` has a
 //! page; an id has one stale entry at most on the lists.
-//! Cost: 4 bytes per page id, 4.4 per page on a list, 4 to 8 per page in the window, as much for stale entries at most. A
-//! reference is O(1); a departure passes over the pages that gained rank since they were put on their list, each once for
-//! each gain.
+//! Cost: 4 bytes per page id, 4.4 per page on a list, 4 to 8 per page in the window. Stale entries cost as much at
+//! most. A reference is O(1); a departure passes over the pages that gained rank since they were put on their list,
+//! each once for each gain.
 //! Source: Lee et al., *LRFU: A Spectrum of Policies that Subsumes the LRU and LFU Policies*, IEEE ToC 50(12), 2001;
 //! the window in front is Einziger, Friedman and Manes, *TinyLFU*, ACM ToS 13(4), 2017.
 

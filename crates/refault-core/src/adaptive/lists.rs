@@ -1,8 +1,8 @@
 //! First-in, first-out lists of pages that are worked through in bulk, out of one store of blocks.
 //!
-//! A list is a chain of blocks, so the pages that come next lie side by side: what will be asked of them can be read
-//! together ([`Blocks::upcoming`]), where a list that is linked through the pages' own records is chased through
-//! memory. Two lists are joined by linking two blocks.
+//! A list is a chain of blocks, so the pages that come next lie side by side. What will be asked of them can be read
+//! together ([`Blocks::upcoming`]). A list that is linked through the pages' own records is chased through memory. Two
+//! lists are joined by linking two blocks.
 //!
 //! Invariants: a block of a list has a page at least; a block is on one list or free.
 //! Cost: O(1) for everything but [`Blocks::retain`]; 4.4 bytes per page of full blocks, and one block more per list.

@@ -5,10 +5,10 @@
 //! is exactly a linked list's, while a reference only writes its time.
 //!
 //! Invariants: every page with the flag is in `pages` or in the rest of `group`; the first `sorted` of `pages` are in
-//! the order of their times when they were sorted, and behind them is what came or was passed over since.
-//! Cost: 4 bytes per page with the flag and up to a tenth more, 8 for pages that lose the flag and get it back before
-//! they are met. A sort of n pages comes after at least as many references or departures and is linear where fewer than
-//! 8n references passed, so the oldest is found in amortised O(log n) at worst.
+//! the order of their times when they were sorted. Behind them is what came or was passed over since.
+//! Cost: 4 bytes per page with the flag and up to a tenth more. Pages that lose the flag and get it back before they
+//! are met cost 8. A sort of n pages comes after at least as many references or departures. It is linear where fewer
+//! than 8n references passed. So the oldest is found in amortised O(log n) at worst.
 
 use std::collections::VecDeque;
 

@@ -1,9 +1,9 @@
 //! The directory of reuse distance: what LIRS would hold, with a stack that is not bounded.
 //!
-//! Nearly all of memory belongs to pages whose last two references were close together (*low*, LIR in the paper), the
-//! rest to a queue of pages on *probation* (HIR). A page on probation, or one that is not held, which is referenced
-//! twice in a row at a shorter distance than the time since the last reference of some low page, takes that page's place. So of
-//! a loop larger than memory one part stays, and a scan passes through the queue.
+//! Nearly all of memory belongs to pages whose last two references were close together (*low*, LIR in the paper). The
+//! rest belongs to a queue of pages on *probation* (HIR). A page on probation, or one that is not held, takes a low
+//! page's place by two references in a row at a short distance. Both distances are shorter than the time since that low
+//! page's last reference. So of a loop larger than memory one part stays, and a scan passes through the queue.
 //!
 //! Twice, as the longer of two distances tells more than the last: of a loop that two readers are in, each page is
 //! referenced at a short and a long distance in turns. After the short one it would take the place of a page that is
@@ -12,7 +12,7 @@
 //! Pages that were read ahead wait on probation for their reader, which has that many places more.
 //!
 //! The paper's stack orders pages by their last reference down to the oldest low page; whether a page is in it follows
-//! from the two times alone, so there is no stack, and ghosts cost nothing but the time that every page has.
+//! from the two times alone. So there is no stack, and ghosts cost nothing but the time that every page has.
 //!
 //! Invariants: held pages are low or on probation; the low are at most the capacity without the probation share, or go first
 //! until they are, where that share has grown; each page on probation has one entry in the queue that bears the time of its

@@ -1,5 +1,6 @@
-//! The arithmetic of scanning: how long an inactive list should be, how a scan is divided between anonymous and file
-//! pages, what is left to scan once the goal is met (spec: classic §6, §9, §10). Pure functions, O(1).
+//! The arithmetic of scanning: how long an inactive list should be, and how a scan is divided between anonymous and
+//! file pages. It also says what is left to scan once the goal is met (spec: classic §6, §9, §10). Pure functions,
+//! O(1).
 //!
 //! Kernel: `inactive_is_low`, `get_scan_count`, `shrink_lruvec` in `mm/vmscan.c`.
 

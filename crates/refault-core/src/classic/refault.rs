@@ -1,9 +1,9 @@
 //! Refault detection for the classic lists (spec: workingset §3–§5).
 //!
-//! Mainline: the distance between eviction and refault, on a clock that advances with evictions and activations, is
+//! Mainline: the clock advances with evictions and activations. The distance on it between eviction and refault is
 //! compared with the size of the lists that the page would have had to outlive. Shadow LRU: the clock advances with
-//! evictions only and the distance, a position in an imaginary list beyond the tail, is compared with the smaller of
-//! the active and inactive sizes. Both comparisons are O(1).
+//! evictions only. The distance, a position in an imaginary list beyond the tail, is compared with the smaller of the
+//! active and inactive sizes. Both comparisons are O(1).
 //!
 //! Kernel: `workingset_eviction`, `workingset_refault`, `workingset_test_recent`, `workingset_activation`,
 //! `workingset_age_nonresident` in `mm/workingset.c`.

@@ -1,8 +1,8 @@
 //! What a policy must answer for the estimator: one call per sampled access, for all sizes of the cache at once.
 //!
-//! Whether an object is in the cache of each size is one bit of a mask, so that a hit at every size costs what a hit
-//! at one costs. Room is made before an object comes in, as a cache makes it; an object that is larger than the whole
-//! cache never comes in.
+//! Whether an object is in the cache of each size is one bit of a mask. So a hit at every size costs what a hit at one
+//! costs. Room is made before an object comes in, as a cache makes it; an object that is larger than the whole cache
+//! never comes in.
 
 use super::lists::Id;
 

@@ -1,8 +1,8 @@
 //! When there are few objects and much work: all objects, part of the time.
 //!
-//! A smaller sample of few objects says little. So the miniatures rest instead: for some time they see nothing, then they
-//! go on from where they were, and after a quarter of a burst, in which they forget that they rested, misses count again.
-//! A burst is long beside what the caches hold.
+//! A smaller sample of few objects says little. So the miniatures rest instead: for some time they see nothing, then
+//! they go on from where they were. In the first quarter of a burst they forget that they rested. After it misses count
+//! again. A burst is long beside what the caches hold.
 
 /// Accesses of a burst for each object in the sample.
 const PER_OBJECT: u64 = 32;

@@ -8,9 +8,9 @@
 //! multiple of 2^k; no two free buddies of the same order exist below the largest order; a free block belongs to one
 //! pool, whatever its frames were labelled with before.
 //!
-//! Cost: 5 bytes per frame with three pools (4 of its block's place in a queue, the rest see `states`) and 4 to 16
-//! bytes for each block beyond the first that a queue ever held. Allocating and freeing a single frame take one step
-//! per order that is split or joined; a larger block also writes half a byte per frame when it is handed out.
+//! Cost: 5 bytes per frame with three pools (4 of its block's place in a queue, the rest see `states`). Each block
+//! beyond the first that a queue ever held costs 4 to 16 bytes. Allocating and freeing a single frame take one step per
+//! order that is split or joined; a larger block also writes half a byte per frame when it is handed out.
 //!
 //! Kernel: `vm_phys_alloc_pages`, `vm_phys_free_pages`, `vm_phys_unfree_page`, `vm_phys_split_pages`,
 //! `vm_phys_set_pool` in `sys/vm/vm_phys.c`.

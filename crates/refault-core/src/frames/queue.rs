@@ -4,8 +4,8 @@
 //! What a split leaves over goes to the front and is often the next to be taken or joined again: while it stands
 //! outside the ring, neither the ring nor the place of a frame is touched for it. For the rest, the allocator takes
 //! from the front, frees to the back and takes buddies out of the middle. A linked list would make every allocation
-//! wait for a cache miss on the block before it; a ring is read in order. Where each block stands is kept by the
-//! allocator, one word per frame, shared by all its queues (a block stands in one queue at most).
+//! wait for a cache miss on the block before it; a ring is read in order. The allocator keeps where each block stands,
+//! one word per frame. All its queues share these words (a block stands in one queue at most).
 //!
 //! Invariants: the block outside the ring is the first of the queue; crossed-out places never stand at either end;
 //! `live` is the number of the others. The ring's size is a power of two, and at most four times the most blocks it

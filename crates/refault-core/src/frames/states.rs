@@ -1,10 +1,10 @@
 //! Where free blocks start, in which pool each is, and which pool each allocated frame is labelled with.
 //!
-//! Freeing a single frame asks for its label and whether its neighbour is a free single frame: both stand in one byte,
-//! the lower half for the even frame and the upper half for the odd one (bits 0–1 pool, bit 2 whether a free block of
-//! this one frame starts here). Larger blocks have a bit each in a map per order and pool: the maps of large orders are
-//! small enough to stay in the processor's nearest cache, and joining a block with its buddy changes no label of its
-//! frames.
+//! Freeing a single frame asks for its label and whether its neighbour is a free single frame. Both stand in one byte,
+//! the lower half for the even frame and the upper half for the odd one. In each half bits 0–1 are the pool. Bit 2 says
+//! whether a free block of this one frame starts here. Larger blocks have a bit each in a map per order and pool. The
+//! maps of large orders are small enough to stay in the processor's nearest cache. Joining a block with its buddy
+//! changes no label of its frames.
 //!
 //! Invariants: a frame is marked as a free single frame or lies in at most one marked larger block; labels mean
 //! something for allocated frames and free single frames only. Cost: O(1) but for labelling a block, which writes half

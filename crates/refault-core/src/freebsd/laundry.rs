@@ -1,13 +1,13 @@
 //! The laundry queue, and the controller that says how many pages an inactive scan is to free (spec: freebsd §0, §9).
 //!
 //! Since 12 the inactive scan writes nothing. It frees clean pages and sends dirty ones to a queue of their own, from
-//! which another thread writes them: in the background, when dirty pages are many beside clean ones and the more
-//! memory was freed since, and at once when clean pages alone do not meet the shortage. What is written goes back
-//! to the inactive queue, clean.
+//! which another thread writes them. It writes in the background when dirty pages are many beside clean ones: the more
+//! memory was freed since, the fewer dirty pages it takes. It writes at once when clean pages alone do not meet the
+//! shortage. What is written goes back to the inactive queue, clean.
 //!
-//! How many pages a scan is to free is not the distance to the target but the output of a controller with a
-//! proportional, an integral and a derivative part, which keeps freeing a little while demand is steady instead of
-//! waiting until memory is short. The specification does not say its gains; [`GAINS`] are this model's.
+//! The number of pages that a scan is to free is not the distance to the target. It is the output of a controller with
+//! a proportional, an integral and a derivative part. The controller keeps freeing a little while demand is steady
+//! instead of waiting until memory is short. The specification does not say its gains; [`GAINS`] are this model's.
 //!
 //! Invariants: a page on the laundry queue was dirty when it came there; the controller's output is never negative.
 //! Cost: O(1) per step; laundering is O(pages looked at).

@@ -5,9 +5,8 @@
 //! be fetched together before they are needed ([`Deque::victims`]). The order is exactly a linked list's.
 //!
 //! Invariants: the entries at both ends are pages, never holes; a page's position leads to its entry in the one deque
-//! it is on; `len` is the number of pages. Cost: 4 bytes per ring entry, of which there are at most four times as many
-//! as there were pages on the deque since its ring was last handed over (plus a constant); every operation is amortised
-//! O(1).
+//! it is on; `len` is the number of pages. Cost: 4 bytes per ring entry. A ring has at most four times as many entries
+//! as the deque had pages since the ring was last handed over, plus a constant. Every operation is amortised O(1).
 
 use crate::page::{NO_PAGE, PageId};
 

@@ -509,7 +509,7 @@ mod tests {
         }
     }
 
-    /// One step over 200 pages that were read once, but for those at the old end, which were read often enough to be
+    /// One step over 200 pages that were read once, but for those at the old end. These were read often enough to be
     /// protected whatever the controller says. Returns pages looked at, and the first and last evicted.
     fn step_past(protected: u32, version: Version) -> (u64, Option<(PageId, PageId)>) {
         let mut memory = Evicted::default();

@@ -136,8 +136,8 @@ impl Mglru {
         self.drain_activations();
     }
 
-    /// The batch of additions is full. In 7.2 what comes back from swap is in the swap cache until it is mapped, so that
-    /// the page that fills the batch is inserted as one of those; the others have left it (spec: mglru §16.6).
+    /// The batch of additions is full. In 7.2 what comes back from swap is in the swap cache until it is mapped. So the
+    /// page that fills the batch is inserted as one of those; the others have left it (spec: mglru §16.6).
     pub(super) fn batch_filled_by(&mut self, page: PageId, admission: &Admission) {
         let from_swap = admission.page_type == PageType::Anon && admission.shadow.is_some();
         let in_swap_cache = self.follows_swap_cache() && self.params.batch > 1 && from_swap;

@@ -1,8 +1,8 @@
 //! Reclaim of a whole node: the memcg LRU, the initial priority, thrashing prevention (spec: mglru §11–§14).
 //!
 //! The groups of a node stand in two live generations of their own, each with eight bins. A pass visits the old
-//! generation; a group that was aged goes to the young one, so that pressure goes round all groups and reclaim can stop
-//! as soon as it has enough. Bins are chosen by a generator seeded with the node's root, so that runs repeat.
+//! generation. A group that was aged moves to the young one. So pressure goes round all groups and reclaim can stop as
+//! soon as it has enough. Bins are chosen by a generator seeded with the node's root, so that runs repeat.
 //!
 //! Cost: O(1) per move; a pass is O(groups visited).
 //!

@@ -67,7 +67,7 @@ pub struct MglruParams {
     /// The widest window of generations (`MAX_NR_GENS`): 4, or up to 7, and at least two more than `min_generations`.
     /// The narrower, the sooner pages that walks found idle are merged with older ones.
     pub max_generations: u64,
-    /// 7.2: what comes back from swap is in the swap cache until it is mapped, and what waits to be activated is within
+    /// 7.2: what comes back from swap is in the swap cache until it is mapped. What waits to be activated is within
     /// reach of a scan (spec: mglru §16.5, §16.6).
     pub swap_cache: bool,
     /// Shadow entries take room, and those that a group has too many of are lost (spec: workingset §8, mglru §16.14).

@@ -2,7 +2,7 @@
 //!
 //! Profile M stores the generation a page was evicted from: a refault while that generation is still being evicted is
 //! recent, and feeds the controller. Profile MK stores a clock of evictions instead and grades the distance against the
-//! size of memory, so that pages whose reuse distance exceeds memory are protected too. Both O(1).
+//! size of memory. So pages whose reuse distance exceeds memory are protected too. Both O(1).
 //!
 //! Kernel: `lru_gen_eviction`, `lru_gen_test_recent`, `lru_gen_refault` in `mm/workingset.c`.
 

@@ -1,15 +1,15 @@
 //! Cyclic scans under any policy: what does not fit passes through, the rest stays.
 //!
-//! A range that is read from beginning to end, again and again, and is larger than memory defeats every policy that
-//! evicts what was used longest ago: each page is gone just before its turn. [`Cyclic`] wraps a policy. For ranges that
-//! the front-end says are scanned so ([`AccessPattern::Cyclic`]), and for those that show it (`scan_detector`), the
-//! pages that came in last, a little behind the scan, are evicted first, so that the rest of the range stays and only
+//! A range larger than memory that is read from beginning to end, again and again, defeats every policy that evicts
+//! what was used longest ago: each page is gone just before its turn. [`Cyclic`] wraps a policy. It acts on ranges that
+//! the front-end says are scanned so ([`AccessPattern::Cyclic`]), and on those that show it (`scan_detector`). Of these
+//! the pages that came in last, a little behind the scan, are evicted first. So the rest of the range remains, and only
 //! the part that does not fit passes through. That is evicting the most recently used, which is optimal for such scans.
 //!
 //! Every policy that the registry makes is wrapped, and the parameter `cyclic` says whether it does anything: the
-//! replay and the pager run this very type. Page ids must follow addresses within a range, or the front-end says where
-//! each page lies ([`Admission::place`]), as the page cache does, which uses ids again. Groups and nodes are not told
-//! apart, so a machine that has them refuses it.
+//! replay and the pager run this very type. Page ids must follow addresses within a range. Otherwise the front-end says
+//! where each page lies ([`Admission::place`]), as the page cache does, which uses ids again. Groups and nodes are not
+//! told apart, so a machine that has them refuses it.
 //!
 //! Invariants: the wrapped policy knows every resident page; a page that goes here is reported to it as freed. What is
 //! remembered of a page ends when it is freed or goes here, so that no page goes twice for coming in once. Nothing is
@@ -66,8 +66,8 @@ pub const PARAMETERS: &[Parameter] = &[Parameter {
 #[derive(Clone, Debug)]
 pub struct CyclicScans {
     detector: Detector,
-    /// Per page: [`ABSENT`], [`ADMITTED`] if it came in and was not freed since (if it comes in again, it was evicted),
-    /// or the number under which it stands in `recent`, which says that too.
+    /// Per page: [`ABSENT`], [`ADMITTED`], or the number under which it stands in `recent`. [`ADMITTED`] says that the
+    /// page came in and was not freed since; a number says that too. If such a page comes in again, it was evicted.
     marks: Vec<u32>,
     /// Where pages lie that have come in, by id; empty as long as no place was told.
     places: Vec<u64>,
@@ -76,8 +76,8 @@ pub struct CyclicScans {
     recent: VecDeque<(PageId, u32)>,
     /// Those that came in after these, and are left alone.
     left_alone: VecDeque<(PageId, u32)>,
-    /// Of a range that is believed early: the first page of its last part, and the one before which some of that part are
-    /// still to go in this pass, to see whether they are read.
+    /// Of a range that is believed early: the first page of its last part, and the one before which some of that part
+    /// are still to be evicted in this pass. They are evicted to see whether they are read.
     probed: Option<(PageId, PageId)>,
     /// How far apart those are.
     probe_every: PageId,
@@ -109,8 +109,8 @@ impl CyclicScans {
         }
     }
 
-    /// Ranges that were found to be cyclic and are still, as first page and the page after the last, by id or, where the
-    /// front-end tells them, by place; at most 4.
+    /// Ranges that were found to be cyclic and are still, at most 4. Each is its first page and the page after the
+    /// last, by id or, where the front-end tells them, by place.
     pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         self.detector.cyclic()
     }

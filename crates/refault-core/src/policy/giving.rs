@@ -10,9 +10,9 @@
 //!   ([`effective`]).
 //!
 //! [`gifts`] decides for one group that needs memory. That group is a candidate too: its next byte would be unprotected
-//! memory as soon as the group has come up to its protection. Then it takes only what is older than its own by a quarter,
-//! and no generation younger than `min_ttl`, which is the working set of its group; otherwise the needy group reclaims
-//! from itself. A group below its protection takes unprotected memory of any age.
+//! memory as soon as the group has come up to its protection. Then it takes only what is older than its own by a
+//! quarter. It takes no generation younger than `min_ttl`, because such a generation is the working set of its group.
+//! Otherwise the needy group reclaims from itself. A group below its protection takes unprotected memory of any age.
 //!
 //! Cost: two looks at each group. Kernel: `mem_cgroup_below_min`, `mem_cgroup_below_low` in
 //! `include/linux/memcontrol.h`; `lruvec_is_reclaimable` in `mm/vmscan.c` (spec: overview §4.4, §4.5, mglru §13).

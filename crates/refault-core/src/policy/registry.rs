@@ -1,9 +1,9 @@
 //! The one place where policies have names.
 //!
 //! [`POLICIES`] says what there is: parameters, defaults, variants, and which front-end can run what.
-//! [`PolicySpec::parse`] reads `name{key=value,…}`; [`visit`] makes the policy and hands it to a [`Visitor`] with its
-//! own type, so that what the visitor does (a replay) is compiled for that policy alone; [`build`] makes a
-//! [`DynPolicy`]. Adding a policy is one entry in the macro call below.
+//! [`PolicySpec::parse`] reads `name{key=value,…}`. [`visit`] makes the policy and hands it to a [`Visitor`] with its
+//! own type. So what the visitor does (a replay) is compiled for that policy alone. [`build`] makes a [`DynPolicy`].
+//! Adding a policy is one entry in the macro call below.
 //!
 //! ```
 //! use refault_core::policy::FrontEnd;

@@ -2,8 +2,8 @@
 //!
 //! Every front-end with a limit brings a missing page in by the same steps (spec: overview §4.6): [`make_room`], then
 //! [`Policy::admit`](super::Policy::admit), then the access. A policy may free nothing in one call and something in the
-//! next (its pages were all accessed, and it had to look at them once), so a front-end asks again, and gives up after a
-//! number of fruitless calls; what it does then is its own business.
+//! next: its pages were all accessed, and it had to look at them once. So a front-end asks again, and stops after a
+//! number of fruitless calls. What it does then is its own business.
 //!
 //! ```
 //! use refault_core::memory::{Eviction, Memory, References};

@@ -1,18 +1,19 @@
 //! Ranges that are scanned again and again, found out from what comes back.
 //!
-//! A range that does not fit and is read from beginning to end, again and again, brings nearly all of its pages back in
-//! each pass, in order. Where that was seen in two passes over the same range, of more pages than memory has, the range
-//! counts as cyclic until what comes back of it is out of order; then it must show itself twice as often before it is
-//! believed again.
+//! Some ranges do not fit and are read from beginning to end, again and again. Such a range brings nearly all of its
+//! pages back in each pass, in order. Where the detector sees that in two passes over the same range, of more pages
+//! than memory has, the range counts as cyclic. It does until what comes back of it is out of order. After that it must
+//! show itself twice as often before it is believed again.
 //!
-//! Where pages are told by their places alone, a single pass is enough at first if it is clear ([`CLEAR`](super::scan_tracker)) and the next one
-//! begins, be it the pass in which the pages were touched for the first time: a program that has filled its data in order
-//! and begins to read them, or has read them once and begins again. To believe a pass later brings in once more all
-//! that would have stayed. Such a range is believed only as long as what comes back of it goes on to its last part
-//! ([`TOP`](super::scan_tracker)) before it goes backwards, and then only to its beginning. So that something of the last part comes back if it is
-//! read, a few pages of it are evicted when each pass begins ([`Change::Early`], [`Change::Passed`]). Programs that go on with
-//! a part of their data, with blocks of them or in no order are found out by that at once; after [`MAX_MISTAKES`] of
-//! them no range is believed early any more.
+//! Where pages are told by their places alone, a single pass is enough at first if it is clear
+//! ([`CLEAR`](super::scan_tracker)) and the next one begins. That pass may be the one in which the pages were touched
+//! for the first time. An example is a program that has filled its data in order and begins to read them, or has read
+//! them once and begins again. To believe a pass later brings in once more all that would have stayed. Such a range is
+//! believed only as long as what comes back of it reaches its last part ([`TOP`](super::scan_tracker)) before it goes
+//! backwards. It may go backwards only to its beginning. A few pages of the last part are evicted when each pass begins
+//! ([`Change::Early`], [`Change::Passed`]). So something of that part comes back if it is read. Programs that go on
+//! with a part of their data, with blocks of them or in no order are found out by that at once; after [`MAX_MISTAKES`]
+//! of them no range is believed early any more.
 //!
 //! Policies that sort by generations keep large parts of such a range now and then, whatever they keep it for. So up to
 //! [`MAX_THIN`](super::scan_tracker) passes in between may bring back less, and what stayed may lie in one piece: the sequences before and
@@ -432,8 +433,8 @@ mod tests {
         }
     }
 
-    /// Runs of neighbours in random order look like passes now and then: one of some 300 such histories is taken for a scan, and
-    /// goes on to be (where all is read alike it makes no difference which page goes). No more than that.
+    /// Runs of neighbours in random order look like passes now and then. No more than one of some 300 such histories is
+    /// taken for a scan, and goes on to be. Where all is read alike it makes no difference which page goes.
     #[test]
     fn random_order_is_hardly_ever_cyclic() {
         let mut believed = 0;

@@ -1,7 +1,7 @@
 //! The tree of memory cgroups, as lruvecs see it.
 //!
 //! Lruvec 0 is the root. Each node of the tree knows its ancestors (itself first) and its subtree in pre-order (itself
-//! first), which is the order in which reclaim walks it (spec: overview §4.4).
+//! first). Pre-order is the order in which reclaim walks it (spec: overview §4.4).
 //!
 //! Kernel: `mem_cgroup_iter`, `parent_mem_cgroup` in `mm/memcontrol.c`.
 

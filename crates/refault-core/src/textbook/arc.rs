@@ -1,8 +1,8 @@
 //! ARC, the adaptive replacement cache: recency and frequency in balance, learnt from ghosts.
 //!
 //! `T1` holds pages seen once, `T2` pages seen again, both in LRU order; `B1` and `B2` are the ghosts of each. The
-//! target size of `T1`, called `p`, grows when a ghost of `B1` comes back and shrinks when one of `B2` does, by the
-//! ratio of the ghost lists' lengths and at least by 1. `p` is a real number between 0, where it starts, and the
+//! target size of `T1`, called `p`, grows when a ghost of `B1` comes back. It shrinks when one of `B2` does. Each step
+//! is the ratio of the ghost lists' lengths, and at least 1. `p` is a real number between 0, where it starts, and the
 //! memory. `T1` and `B1` together never exceed the memory, all four lists never twice the memory.
 //!
 //! The reference simulator follows the paper; only when `T2` is empty `T1` gives up a page whatever `p` says, which the

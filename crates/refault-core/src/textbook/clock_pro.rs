@@ -1,10 +1,10 @@
 //! CLOCK-Pro: LIRS by accessed bits. Hot pages, cold pages and evicted cold pages stand on one clock with three hands.
 //!
 //! A page comes in cold and in its test period. Found accessed in that period, in memory or by a fault after its
-//! eviction, it becomes hot. The cold hand looks for a victim among the cold pages; the hot hand turns hot pages cold
-//! while there are more of them than memory less the cold target, and ends the test period of cold pages that it passes; the
-//! test hand does so while more evicted pages are remembered than memory has. The cold target grows by one for each
-//! page accessed in its test period and shrinks by one for each whose period ends without.
+//! eviction, it becomes hot. The cold hand looks for a victim among the cold pages. The hot hand turns hot pages cold
+//! while there are more of them than memory less the cold target. It also ends the test period of cold pages that it
+//! passes. The test hand ends test periods while more evicted pages are remembered than memory has. The cold target
+//! grows by one for each page accessed in its test period and shrinks by one for each whose period ends without.
 //!
 //! The clock is a list from the hot hand's page, the tail, to the page that came last, the head: to move the hot hand
 //! on is to move the tail to the head. What the paper leaves open: the cold target is all of memory at first and stays

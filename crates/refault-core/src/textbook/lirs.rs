@@ -1,9 +1,9 @@
 //! LIRS: pages are ranked by the distance between their last two accesses rather than by the last one.
 //!
 //! Most of memory belongs to pages of low inter-reference recency (*LIR*), a small rest to the others (*HIR*). The
-//! stack `S` orders pages by last access and remembers evicted HIR pages (ghosts); its bottom is always a LIR page, so
-//! an HIR page that is accessed while in `S` was accessed at a shorter distance than that LIR page, and takes its
-//! status. Resident HIR pages stand in the queue `Q`, whose oldest is evicted.
+//! stack `S` orders pages by last access and remembers evicted HIR pages (ghosts); its bottom is always a LIR page. So
+//! an HIR page that is accessed while in `S` was accessed at a shorter distance than that LIR page. It takes that
+//! page's status. Resident HIR pages stand in the queue `Q`, whose oldest is evicted.
 //!
 //! Two variants ([`LirsVariant`]), which differ in what a hit on a page in `Q` but not in `S` does.
 //!

@@ -3,19 +3,19 @@
 //!
 //! What a page's references are worth together moves between how recently it was used (a short half-life) and how often
 //! (a long one). The paper counts each reference; mapped memory does not report them. So here the page tables are
-//! looked at once an *interval*, a part at a time, and a page has at most one reference per interval: the one that
-//! brought it in, or its accessed bit. A page that was referenced less than an interval ago does not go. An interval
-//! lasts until a share of memory was evicted, or there is nothing else to evict; references age by evictions, so a
-//! program that fits in memory forgets nothing. Worth is remembered for evicted pages in their shadow entry: a page
-//! that comes back goes on where it was.
+//! looked at once an *interval*, a part at a time. A page has at most one reference per interval: the one that brought
+//! it in, or its accessed bit. A page that was referenced less than an interval ago does not go. An interval lasts
+//! until a share of memory was evicted, or there is nothing else to evict; references age by evictions, so a program
+//! that fits in memory forgets nothing. Worth is remembered for evicted pages in their shadow entry: a page that comes
+//! back goes on where it was.
 //!
-//! A front-end that can serve references of pages which stay evicted ([`Policy::bypass`]) lets in only those that are
-//! worth twice as much as the page that went last. Such a reference counts as if the page had come in and gone at once:
-//! in its shadow entry and as an eviction.
+//! Some front-ends can serve references of pages which stay evicted ([`Policy::bypass`]). These let in only pages that
+//! are worth twice as much as the page that went last. Such a reference counts as if the page had come in and gone at
+//! once: in its shadow entry and as an eviction.
 //!
-//! Worth is kept as the time at which one single reference would be worth as much (its *rank*, in steps of the clock),
-//! which does not change while time passes. Pages stand on lists by rank, newest at the head; the oldest page of the
-//! lowest list goes, unless its bit says otherwise.
+//! Worth is kept as the time at which one single reference would be worth as much. This time is the page's *rank*, in
+//! steps of the clock. It does not change while time passes. Pages stand on lists by rank, newest at the head; the
+//! oldest page of the lowest list goes, unless its bit says otherwise.
 //!
 //! Invariants: a resident page is on the list of its rank; on each list, pages referenced later are nearer the head;
 //! below the hand there are only pages referenced less than an interval ago. Cost: 12 bytes per page id, O(1) per page

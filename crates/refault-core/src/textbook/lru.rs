@@ -3,14 +3,14 @@
 //! There is no list. A hit stores the time of the access, and that is all. Victims come from a queue of pages sorted by
 //! time: a page that was accessed after the sort is passed over, and any other is older than all that were. When the
 //! queue is used up every page was accessed since; they are sorted anew. So the order is exactly that of a list whose
-//! hits move pages to the head, but a hit writes one word, where the move reads and writes three records.
+//! hits move pages to the head. But a hit writes one word, where the move reads and writes three records.
 //!
 //! Invariants: `used` of a resident page is the time of its last access, distinct for each; every resident page is in
 //! `pages`; the first `sorted` of `pages` were sorted by time at `sorted_at`, and those before `next` have been looked
 //! at since.
 //!
 //! Cost: 4 bytes per page id and 4 to 8 per resident page (up to 32 more for the moment of a sort). A hit is O(1). A
-//! sort of n pages comes after at least n accesses or evictions and is linear if there were fewer than 8n of them, so
+//! sort of n pages comes after at least n accesses or evictions. It is linear if there were fewer than 8n of them. So
 //! an eviction costs amortised O(log n) at worst, and in practice less than a list's.
 
 use super::evict;

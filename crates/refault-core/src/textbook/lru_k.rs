@@ -6,7 +6,7 @@
 //!
 //! Cost: that of [`super::ranked`], and 8 K bytes per page id.
 //! Source: O'Neil, O'Neil and Weikum, *The LRU-K Page Replacement Algorithm for Database Disk Buffering*, SIGMOD 1993,
-//! section 2, with a correlated reference period of 0 and a retained information period without end.
+//! section 2. The correlated reference period is 0 and the retained information period is without end.
 
 use super::ranked::Ranked;
 use crate::counters::Counters;

@@ -30,8 +30,8 @@ pub enum S3FifoVariant {
     #[default]
     LibCacheSim,
     /// Algorithm 1 of the paper. All pages without a ghost enter the small queue; pages are evicted from it while it
-    /// has at least its share, else from the main queue, which also gives up a page when a promotion overfills it; a
-    /// returning page is looked up among the ghosts only after room was made.
+    /// has at least its share, else from the main queue. A promotion that overfills the main queue also evicts a page
+    /// from it. A returning page is looked up among the ghosts only after room was made.
     Paper,
 }
 

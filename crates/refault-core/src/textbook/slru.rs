@@ -1,8 +1,8 @@
 //! Segmented LRU: a page is protected once it was hit, and what is hit once only goes first.
 //!
-//! New pages enter the probationary segment. A hit moves a page to the head of the protected segment, whose oldest page
-//! goes back to the head of the probationary one when it outgrows its share. The oldest probationary page is evicted;
-//! if there is none, the oldest protected one.
+//! New pages enter the probationary segment. A hit moves a page to the head of the protected segment. When that segment
+//! outgrows its share, its oldest page goes back to the head of the probationary one. The oldest probationary page is
+//! evicted; if there is none, the oldest protected one.
 //!
 //! Cost: 12 bytes per page id, O(1) for each access.
 //! Source: Karedla, Love and Wherry, *Caching Strategies to Improve Disk System Performance*, IEEE Computer 27(3), 1994.

@@ -34,9 +34,9 @@ const SKETCH_ERROR: f64 = 0.001;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WTinyLfuVariant {
     /// The reference simulator's. Pages are counted when they come in, when they leave the window and when they are hit
-    /// in the main part, but not when they are hit in the window. All their counters grow, without bound (16 bits), and
-    /// are halved after `sample` counted hits for each page of the main part. Until memory is full for the first time
-    /// the window holds everything.
+    /// in the main part. They are not counted when they are hit in the window. All their counters grow, without bound
+    /// (16 bits), and are halved after `sample` counted hits for each page of the main part. Until memory is full for
+    /// the first time the window holds everything.
     #[default]
     LibCacheSim,
     /// The paper's. Each access is counted once. The first since the last halving goes to a Bloom filter, the
@@ -295,8 +295,8 @@ impl WTinyLfu {
         self.slots[page as usize].state.place = place;
     }
 
-    /// Moves a page from probation to protected. What overflows falls back, and out of memory where probation
-    /// overflows too, as it can when the segments' sizes do not add up to the main part.
+    /// Moves a page from probation to protected. What overflows falls back. Where probation overflows too, its oldest
+    /// pages leave memory. It can overflow when the segments' sizes do not add up to the main part.
     fn promote<M: Memory>(&mut self, page: PageId, memory: &mut M) {
         if self.protected_limit == 0 {
             self.probation.move_to_head(&mut self.slots, page);

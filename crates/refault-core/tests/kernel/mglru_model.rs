@@ -145,8 +145,8 @@ impl MglruModel {
         model
     }
 
-    /// Asserts that every known page is in exactly one place, on its own generation's list unless it was promoted, and
-    /// that the window is as wide as it may be.
+    /// Asserts that every known page is in exactly one place, on its own generation's list unless it was promoted.
+    /// Asserts that the window is as wide as it may be.
     pub fn check(&self) {
         for (id, page) in &self.pages {
             let lists = &self.lruvecs[page.lruvec as usize].lists;

@@ -208,8 +208,8 @@ pub fn follows_model<P: Policy>(mut driver: Driver<P>, mut model: impl Model, st
     }
 }
 
-/// Whatever memory refuses, the policy stays sane: every page it offers is resident (the memory asserts it), all can
-/// be evicted once nothing is refused any more, and then the limit holds again.
+/// Whatever memory refuses, the policy stays sane. Every page it offers is resident (the memory asserts it). All can be
+/// evicted once nothing is refused any more, and then the limit holds again.
 pub fn survives<P: Policy>(policy: P, steps: &[Step]) {
     let mut driver = Driver::new(policy, 12);
     for step in steps {

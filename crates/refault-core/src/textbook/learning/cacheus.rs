@@ -2,9 +2,9 @@
 //!
 //! The expert for recency, SR-LRU, has two lists. New pages enter Q, from which it evicts; a page hit there, or
 //! remembered, enters S, whose oldest pages are demoted to Q. Q grows when a page comes back that it evicted new, and
-//! S when a demoted page is hit, by the ratio of the numbers of both. The expert for frequency, CR-LFU, evicts of
-//! equally frequent pages the one used last. Experts are drawn as in [`super::lecar`]; a page that comes back costs its
-//! expert e^(−rate), whenever it was evicted.
+//! S when a demoted page is hit. Each grows by the ratio of the numbers of both. The expert for frequency, CR-LFU,
+//! evicts of equally frequent pages the one used last. Experts are drawn as in [`super::lecar`]; a page that comes back
+//! costs its expert e^(−rate), whenever it was evicted.
 //!
 //! The details are those of the authors' simulator: histories of half the memory, Q of a hundredth at first; a
 //! remembered page keeps its accesses, without the one that brings it back; after a miss with full memory S stays one
