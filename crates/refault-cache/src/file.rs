@@ -232,8 +232,8 @@ pub struct CachedFile {
     pub(crate) rights: Rights,
     /// What the file is known by, if it may have other handles.
     pub(crate) key: Option<Key>,
-    /// Descriptors that the file has no need of: closed with the handle that has opened them, as they would be without a
-    /// cache, and not before (see [`crate::io::direct`]).
+    /// Descriptors that the file has no need of: closed with the handle that has opened them, as they would be without
+    /// a cache, and not before (see [`crate::io::direct`]).
     _spare: Spare,
     /// It only keeps the pages.
     keeps: bool,
@@ -250,8 +250,8 @@ pub struct CachedFile {
     /// The [`Advice`] that holds.
     advice: AtomicU32,
     writes_through: AtomicBool,
-    /// Made when a read first misses: they are larger than all else, and most files that are opened are read from memory or not
-    /// at all.
+    /// Made when a read first misses: they are larger than all else, and most files that are opened are read from
+    /// memory or not at all.
     streams: OnceLock<Box<Mutex<Streams>>>,
 }
 
@@ -371,8 +371,8 @@ impl CachedFile {
     /// if it was under way already, [`crate::ReadError::Short`].
     ///
     /// # Errors
-    /// The system's, and `EBADF` if the file was opened for reading only; the length is what it was then. Cost: every page from the lower of both lengths on leaves the
-    /// cache.
+    /// The system's, and `EBADF` if the file was opened for reading only; the length is what it was then. Cost: every
+    /// page from the lower of both lengths on leaves the cache.
     pub fn set_len(&self, bytes: u64) -> std::io::Result<()> {
         self.origin.check()?;
         self.for_writing()?;
@@ -410,8 +410,8 @@ impl CachedFile {
     /// cached of it, and asks for its length. Reads that are under way may still answer what was there before; writes wait.
     ///
     /// # Errors
-    /// What writing, or asking for the length, says. What could not be written stays in the cache. If the device has lost
-    /// something that no sync has told of, this tells it and changes nothing; the next call accepts it.
+    /// What writing, or asking for the length, says. What could not be written stays in the cache. If the device has
+    /// lost something that no sync has told of, this tells it and changes nothing; the next call accepts it.
     pub fn reload(&self) -> std::io::Result<()> {
         self.origin.check()?;
         self.shared.write_range(&self.opened, 0..u64::MAX, u64::MAX)?;
@@ -440,8 +440,8 @@ impl CachedFile {
         drop(engine);
     }
 
-    /// Drops a page whose first part stays in the file. A sync that has failed since the page was looked at may have made it
-    /// dirty again: then that part is lost, and is told.
+    /// Drops a page whose first part stays in the file. A sync that has failed since the page was looked at may have
+    /// made it dirty again: then that part is lost, and is told.
     fn forget_cut(&self, index: u64) {
         let mut engine = self.forget_page(self.shared.engine(), index, &is_clean);
         if let Some(page) = engine.pages.groups.find(self.opened.number, index)

@@ -16,9 +16,9 @@
 //!
 //! What it promises:
 //!
-//! - **The limit holds**: frames are cut from one mapping of the limit's size, and there are no others; what is known of
-//!   pages counts too, and is bounded, however large the files are ([`CacheOptions::memory`]). A write in progress has
-//!   private copies of at most 64 pages besides.
+//! - **The limit holds**: frames are cut from one mapping of the limit's size, and there are no others; what is known
+//!   of pages counts too, and is bounded, however large the files are ([`CacheOptions::memory`]). A write in progress
+//!   has private copies of at most 64 pages besides.
 //! - **A hit takes no lock** that a miss holds, and no lock is held across I/O: a page being read is marked busy, and
 //!   other readers wait for that page alone.
 //! - **What is pinned stays as it is**: [`CachedFile::pin`] lends the cache's own memory; writes and changes of the

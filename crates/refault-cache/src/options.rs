@@ -44,9 +44,9 @@ pub struct CacheOptions {
     pub what_if: WhatIf,
     /// How reads are done that no call waits for: readahead, prefetches, futures.
     pub io: IoEngine,
-    /// A file that gets a line each second, for `refault top FILE`; the environment variable `REFAULT_CACHE_STATS` names
-    /// one where this does not. Unless [`CacheOptions::what_if`] asks otherwise, the lines say what the policy itself
-    /// would have missed with other sizes.
+    /// A file that gets a line each second, for `refault top FILE`; the environment variable `REFAULT_CACHE_STATS`
+    /// names one where this does not. Unless [`CacheOptions::what_if`] asks otherwise, the lines say what the policy
+    /// itself would have missed with other sizes.
     pub statistics: Option<PathBuf>,
 }
 
@@ -54,8 +54,8 @@ pub struct CacheOptions {
 /// which costs the same as io_uring for a single one. [`CacheReport::io`] says what is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoEngine {
-    /// io_uring where the kernel gives it, threads otherwise. Where a program ends with reads under way, the kernel keeps
-    /// their files open for a moment longer than the program.
+    /// io_uring where the kernel gives it, threads otherwise. Where a program ends with reads under way, the kernel
+    /// keeps their files open for a moment longer than the program.
     Auto,
     /// io_uring, or no cache.
     Uring,
@@ -66,7 +66,8 @@ pub enum IoEngine {
 
 /// Questions that a cache answers while it runs, by simulating a sample of its pages
 /// ([`refault_core::miniature`]). A miniature of each policy is kept for each size. It forgets pages whose records give
-/// way to others, of which there are some 7 to 19 times as many as frames: larger sizes seem to miss more than they would.
+/// way to others, of which there are some 7 to 19 times as many as frames: larger sizes seem to miss more than they
+/// would.
 #[derive(Clone, Debug, Default)]
 pub struct WhatIf {
     /// Policies, `name{key=value,…}`. None: there are no questions.

@@ -75,7 +75,8 @@ fn the_kernel_has_what_is_written_and_drops_it_when_it_is_durable() {
     }
 }
 
-/// Of every length, at every place: in this cache, which evicts most of it, in one that reads from the device, and by the kernel's.
+/// Of every length, at every place: in this cache, which evicts most of it, in one that reads from the device, and by
+/// the kernel's.
 #[test]
 fn every_reader_finds_what_was_written_last() {
     let mut random = Random::new(5);

@@ -65,9 +65,9 @@ fn the_adaptive_policy_learns_of_a_loop_whose_pages_are_read_ahead() {
     assert!(adaptive < all * 3 / 4, "{adaptive} of {all}");
 }
 
-/// What was read ahead stays until its reader comes, although it is what a loop lets pass: or windows shrink, and each page
-/// is a read of its own. Windows may be longer than the share of memory that passes through otherwise, and longer than a
-/// thousand pages.
+/// What was read ahead stays until its reader comes, although it is what a loop lets pass: or windows shrink, and each
+/// page is a read of its own. Windows may be longer than the share of memory that passes through otherwise, and longer
+/// than a thousand pages.
 #[test]
 fn the_adaptive_policy_keeps_what_is_read_ahead_of_a_loop() {
     for (memory, read_ahead, pages) in [(1 << 20, 32, 1011), (64 << 20, 2048, 32 << 10)] {
@@ -146,8 +146,8 @@ fn count(counts: &[AtomicU64; 3], into: &mut [IoSliceMut<'_>]) {
     into.iter_mut().for_each(|slice| slice.fill(0));
 }
 
-/// Pages go one by one, in any order; those that come in together lie in order nevertheless, in windows and in long calls.
-/// (How many pieces windows have depends on which pages stay. `placement.rs` has a test of its own.)
+/// Pages go one by one, in any order; those that come in together lie in order nevertheless, in windows and in long
+/// calls. (How many pieces windows have depends on which pages stay. `placement.rs` has a test of its own.)
 #[test]
 fn what_is_read_together_lies_in_few_pieces() {
     for (read_ahead, at_once, random_before) in [(512, 1, true), (512, 1, false), (0, 64, false)] {

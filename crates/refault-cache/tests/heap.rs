@@ -1,5 +1,5 @@
-//! What a cache holds besides its frames, seen from outside: this program's allocator counts, and what the report says is
-//! held to that.
+//! What a cache holds besides its frames, seen from outside: this program's allocator counts, and what the report says
+//! is held to that.
 
 mod common;
 

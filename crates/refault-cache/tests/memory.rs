@@ -1,5 +1,6 @@
-//! `memory` counts everything: what a program has more of with a cache than without is `memory` and 2 MiB at most, however
-//! much is read. Seen from outside: memory as the kernel has it, without files that are mapped, and what is held of the heap.
+//! `memory` counts everything: what a program has more of with a cache than without is `memory` and 2 MiB at most,
+//! however much is read. Seen from outside: memory as the kernel has it, without files that are mapped, and what is
+//! held of the heap.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! A write puts exactly what was written into the file: what another program has put beside it, or behind it, stays, and no
-//! file becomes shorter.
+//! A write puts exactly what was written into the file: what another program has put beside it, or behind it, stays,
+//! and no file becomes shorter.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,5 @@
-//! A system that gives no more threads: what the thread of io_uring must not wait for is done by one that was there before.
+//! A system that gives no more threads: what the thread of io_uring must not wait for is done by one that was there
+//! before.
 
 mod common;
 

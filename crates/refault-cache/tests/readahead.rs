@@ -1,5 +1,5 @@
-//! What is read ahead of a reader: pages that arrive carry the mark at which the next window is asked for, and windows are
-//! as large as advice and memory allow.
+//! What is read ahead of a reader: pages that arrive carry the mark at which the next window is asked for, and windows
+//! are as large as advice and memory allow.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! Devices that refuse: each error is told to who writes the file that it concerns, and what is lost is told until it is
-//! mended.
+//! Devices that refuse: each error is told to who writes the file that it concerns, and what is lost is told until it
+//! is mended.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -45,7 +45,8 @@ fn reads_go_on_when_the_kernel_takes_requests_no_more() {
     let bytes: Vec<u8> = (0..500 * PAGE).map(|at| (at / PAGE % 251) as u8).collect();
     std::fs::write(path.path(), bytes).expect("writes");
     let open = |path: &Path| {
-        // Only what is asked for: nothing is under way when the call is forbidden, which the kernel could not tell of any more.
+        // Only what is asked for: nothing is under way when the call is forbidden, which the kernel could not tell of
+        // any more.
         let io = IoEngine::Uring;
         let options = CacheOptions { memory: 1 << 20, read_ahead: Some(0), io, ..CacheOptions::default() };
         let cache =

@@ -1,4 +1,5 @@
-//! Nothing outlives the program: when it has ended, however it did, the file system that it used can be unmounted at once.
+//! Nothing outlives the program: when it has ended, however it did, the file system that it used can be unmounted at
+//! once.
 
 mod common;
 

@@ -17,12 +17,12 @@
 //! a byte. An object larger than a cache never comes into it.
 //!
 //! Cost: about 5 ns per access, and for those in the sample about 10 ns per policy and per cache that misses; less is
-//! followed where that would exceed some 20 ns per access. Few objects may cost more at first, 0.3 s in all. How far off
-//! estimates are is measured by `refault-bench estimate`.
+//! followed where that would exceed some 20 ns per access. Few objects may cost more at first, 0.3 s in all. How far
+//! off estimates are is measured by `refault-bench estimate`.
 //!
 //! Source: Waldspurger, Park, Garthwaite and Ahmad, *Efficient MRC Construction with SHARDS*, FAST 2015 (sampling by
-//! hash, a rate that adapts to a fixed size); Waldspurger, Saemundsson, Ahmad and Park, *Cache Modeling and Optimization
-//! using Miniature Simulations*, ATC 2017. The corrections are not theirs.
+//! hash, a rate that adapts to a fixed size); Waldspurger, Saemundsson, Ahmad and Park, *Cache Modeling and
+//! Optimization using Miniature Simulations*, ATC 2017. The corrections are not theirs.
 //!
 //! ```
 //! use refault_core::estimate::Estimator;
@@ -315,8 +315,8 @@ impl Estimator {
         (self.accesses, self.bytes) = (Sums::new(runs), Sums::new(runs));
     }
 
-    /// The part of what is asked for that is followed, above 0 to 1: of the objects, or, where they are few, of the time.
-    /// As long as it is 1, estimates are exact.
+    /// The part of what is asked for that is followed, above 0 to 1: of the objects, or, where they are few, of the
+    /// time. As long as it is 1, estimates are exact.
     pub fn rate(&self) -> f64 {
         self.sample.rate() * self.turns.share()
     }

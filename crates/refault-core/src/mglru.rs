@@ -351,8 +351,8 @@ impl ReclaimEngine for Mglru {
         }
     }
 
-    /// Those of 7.2's generations do not: the sizes that its limit of shadow entries is made of are those of the classic
-    /// lists (spec: mglru §16.14).
+    /// Those of 7.2's generations do not: the sizes that its limit of shadow entries is made of are those of the
+    /// classic lists (spec: mglru §16.14).
     fn pages_for_shadows(&self, lruvec: LruvecId) -> Option<u64> {
         let pages = || PageType::ALL.into_iter().map(|t| self.lruvecs[lruvec as usize].total(t)).sum();
         self.params.shadow_nodes.then(|| if self.is_7_2() { 0 } else { pages() })

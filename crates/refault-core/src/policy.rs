@@ -12,7 +12,8 @@
 //! says so if there is none.
 //!
 //! [`DynPolicy`] is the same without the policy's type, for front-ends where one virtual call per decision costs
-//! nothing; the replay is compiled for each policy, and of the simulated machine the loop of hits. [`registry`] makes either from `name{key=value,…}`.
+//! nothing; the replay is compiled for each policy, and of the simulated machine the loop of hits. [`registry`] makes
+//! either from `name{key=value,…}`.
 //!
 //! ```
 //! use refault_core::policy::{FrontEnd, PolicySpec, ReclaimRequest};
@@ -111,8 +112,8 @@ pub trait Policy {
         let _ = (page, memory);
     }
 
-    /// A resident page is gone for other reasons than eviction (unmapped, truncated). No shadow is left, and what has the
-    /// id next is another page.
+    /// A resident page is gone for other reasons than eviction (unmapped, truncated). No shadow is left, and what has
+    /// the id next is another page.
     fn freed(&mut self, page: PageId);
 
     /// The id of a page that is not resident is to stand for another page: what the policy remembers of it, beside its

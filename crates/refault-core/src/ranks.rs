@@ -1,7 +1,8 @@
 //! Ranks of pages whose references lose their worth with time. A rank is the logarithm of the sum of what all
 //! references are worth. Its base is what a step of the clock is worth.
 //!
-//! Invariant: the tables are what the compiler has computed, so nothing of it is done at run time. Cost: a byte per step.
+//! Invariant: the tables are what the compiler has computed, so nothing of it is done at run time. Cost: a byte per
+//! step.
 
 /// What a reference adds to a rank that is `distance` steps away from that of a single reference. A reference loses
 /// half its worth in `half_life` steps. The sum is `half_life` × log2(1 + 2^(−`distance` / `half_life`)), rounded.

@@ -1,8 +1,8 @@
 //! The statistics that front-ends show: one name, one unit and one meaning for each.
 //!
-//! `refault run`'s last line and `--summary`, `--stats`, `top`, `report`, `size`, `pool status`, `serve` and its metrics
-//! take names and words from here; docs/reference/statistics.md is made from here. The counters of policies have the
-//! kernel's names ([`crate::counters`]).
+//! `refault run`'s last line and `--summary`, `--stats`, `top`, `report`, `size`, `pool status`, `serve` and its
+//! metrics take names and words from here; docs/reference/statistics.md is made from here. The counters of policies
+//! have the kernel's names ([`crate::counters`]).
 //!
 //! ```
 //! use refault_core::statistics::{self, Unit};
@@ -63,8 +63,8 @@ impl Unit {
 /// Whose figure it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// A run: the program and its children together, from the start. In `--summary`, in `run` of each line of `--stats`,
-    /// and of a member in `pool status` and `serve`.
+    /// A run: the program and its children together, from the start. In `--summary`, in `run` of each line of
+    /// `--stats`, and of a member in `pool status` and `serve`.
     Run,
     /// A process, in its lines of `--stats`.
     Process,

@@ -108,8 +108,8 @@ proptest! {
         }
     }
 
-    /// The bound that the module argues for, after every access: 1.02 times LRU's misses, and what it starts with. Work of
-    /// another kind follows, for which nothing that was learned holds.
+    /// The bound that the module argues for, after every access: 1.02 times LRU's misses, and what it starts with. Work
+    /// of another kind follows, for which nothing that was learned holds.
     #[test]
     fn the_loss_to_lru_is_bounded(capacity in 1..40usize, first in steps(), then in steps(), head_start in 0..3) {
         let steps = without_frees(&first).into_iter().chain(without_frees(&then).into_iter().rev());
@@ -127,7 +127,8 @@ proptest! {
     }
 }
 
-/// What of a loop is kept doubles with each pass; with a quarter of memory at stake from the start most is there at once.
+/// What of a loop is kept doubles with each pass; with a quarter of memory at stake from the start most is there at
+/// once.
 #[test]
 fn a_head_start_keeps_a_loop_from_the_second_pass_on() {
     let capacity = 40;

@@ -156,7 +156,8 @@ fn memory_is_bounded_whatever_is_asked_for() {
     for limit in [MEMORY_BYTES, 1 << 20] {
         let mut estimator = Estimator::within(&POLICIES, &caches, limit, 3).expect("room");
         for access in 0..2_000_000_u64 {
-            // New objects all the time beside old ones, so that queues fill, and caches of every size have something to do.
+            // New objects all the time beside old ones, so that queues fill, and caches of every size have something to
+            // do.
             estimator.access(if access.is_multiple_of(3) { access / 40 } else { access }, access % 4);
             assert!(
                 !access.is_multiple_of(64) || estimator.memory_bytes() <= limit,

@@ -1,7 +1,7 @@
 //! The frames' memory: one mapping, aligned as direct I/O wants it, and the frames' pins ([`crate::engine::pins`]).
 //!
-//! Memory is taken from the system when a frame is first filled, 2 MiB at once where it gives huge pages: the processor then
-//! finds a page of the cache with fewer looks, and a device gets frames that follow each other as one piece.
+//! Memory is taken from the system when a frame is first filled, 2 MiB at once where it gives huge pages: the processor
+//! then finds a page of the cache with fewer looks, and a device gets frames that follow each other as one piece.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -104,8 +104,8 @@ impl Buffers {
         if self.split.swap(chunk, Ordering::Relaxed) != chunk {
             let bytes = HUGE.min(self.pins.len() * PAGE_SIZE - chunk);
             let start = self.base.cast::<libc::c_void>().wrapping_byte_add(chunk);
-            // SAFETY: inside the mapping, whose contents stay. Otherwise the kernel might make a huge page of what is left, and
-            // of memory for what has gone.
+            // SAFETY: inside the mapping, whose contents stay. Otherwise the kernel might make a huge page of what is
+            // left, and of memory for what has gone.
             let _ = unsafe { rustix::mm::madvise(start, bytes, rustix::mm::Advice::LinuxNoHugepage) };
         }
         // SAFETY: inside the mapping, and no thread reads or writes the frame. It is free, and only readers that come

@@ -1,15 +1,15 @@
 //! One file is one file: what is opened again, by whatever name, is what is open already.
 //!
-//! A file of the system is known by its device and number, and a block device by its own number. Handles of it share its
-//! pages, what waits to be written, its length and what its device has refused; each has its own rights, advice and
-//! streams. Who opens a file whose last handle is being closed waits until it is: what waited of it is written then, and its
-//! number may be another file's.
+//! A file of the system is known by its device and number, and a block device by its own number. Handles of it share
+//! its pages, what waits to be written, its length and what its device has refused; each has its own rights, advice and
+//! streams. Who opens a file whose last handle is being closed waits until it is: what waited of it is written then,
+//! and its number may be another file's.
 //!
-//! Pages may be kept beyond that ([`crate::KeptPages`]): such a handle reads nothing, and when there are only these, the file's
-//! descriptor is closed until it is opened again.
+//! Pages may be kept beyond that ([`crate::KeptPages`]): such a handle reads nothing, and when there are only these,
+//! the file's descriptor is closed until it is opened again.
 //!
-//! Invariant: an entry is there from the first handle's opening to the end of the last one's closing. Cost: a lock and a
-//! look-up for each opening and closing, and some 100 bytes per open file.
+//! Invariant: an entry is there from the first handle's opening to the end of the last one's closing. Cost: a lock and
+//! a look-up for each opening and closing, and some 100 bytes per open file.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -60,7 +60,8 @@ struct Files {
 }
 
 impl Known {
-    /// The open file of a key, with one handle more, after `joins` has been done to it; or what `opens` makes, as the first.
+    /// The open file of a key, with one handle more, after `joins` has been done to it; or what `opens` makes, as the
+    /// first.
     pub(crate) fn open(
         &self,
         key: Key,
@@ -97,8 +98,9 @@ impl Known {
         }
     }
 
-    /// A handle is closed, and what that leaves. `is_empty` says of a file without other handles that it has nothing to be
-    /// waited for, and forgets it; `is_durable` of one whose other handles only keep pages that it has nothing to be written.
+    /// A handle is closed, and what that leaves. `is_empty` says of a file without other handles that it has nothing to
+    /// be waited for, and forgets it; `is_durable` of one whose other handles only keep pages that it has nothing to be
+    /// written.
     pub(crate) fn leave(
         &self,
         key: Key,

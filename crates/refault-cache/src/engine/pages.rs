@@ -1,7 +1,8 @@
 //! What the policy sees of the cache's pages.
 //!
 //! Pages are never mapped: accesses reach the policy by a call, or as the accessed bit of those that want it so. A page
-//! that is pinned, dirty, or not durable yet cannot go. Cost: 9 bytes per page number, and what [`crate::engine::groups`] costs.
+//! that is pinned, dirty, or not durable yet cannot go. Cost: 9 bytes per page number, and what
+//! [`crate::engine::groups`] costs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -118,8 +119,8 @@ impl Pages {
         }
     }
 
-    /// The page is resident in a frame, and readers find it there, unless it is busy. `marks`: those of [`MARKS`] that the
-    /// first of them takes off.
+    /// The page is resident in a frame, and readers find it there, unless it is busy. `marks`: those of [`MARKS`] that
+    /// the first of them takes off.
     pub(crate) fn arrives(&mut self, page: PageId, frame: Frame, marks: u32) {
         let ahead = if marks & UNREAD != 0 { AHEAD } else { 0 };
         let flags = self.change(page, |flags| flags | RESIDENT | ahead);
@@ -128,8 +129,8 @@ impl Pages {
         self.word(page).store(word | marks, Ordering::SeqCst);
     }
 
-    /// A resident page's contents move to another frame, unless it is busy, being written, or pinned. True if they did: its frame
-    /// is read by no thread then. Under the engine's lock; the other frame belongs to no page.
+    /// A resident page's contents move to another frame, unless it is busy, being written, or pinned. True if they did:
+    /// its frame is read by no thread then. Under the engine's lock; the other frame belongs to no page.
     pub(crate) fn relocate(&mut self, page: PageId, to: Frame) -> bool {
         let flags = self.flags[page as usize];
         if flags & RESIDENT == 0 || flags & (BUSY | WRITING) != 0 {

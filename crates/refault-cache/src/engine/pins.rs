@@ -91,7 +91,8 @@ impl Pins {
         None
     }
 
-    /// Takes a page from its frame, unless that is pinned. The word that it had if it did: the frame belongs to no page.
+    /// Takes a page from its frame, unless that is pinned. The word that it had if it did: the frame belongs to no
+    /// page.
     pub(crate) fn take(&self, word: &AtomicU32) -> Option<u32> {
         let before = word.swap(NOWHERE, Ordering::SeqCst);
         let free = self.count(before & FRAME) == 0;

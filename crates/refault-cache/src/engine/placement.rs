@@ -1,13 +1,13 @@
 //! Which frames pages have that come in together.
 //!
-//! A device reads faster into few pieces of memory: of this kind of disk 0.9 GB/s were seen into frames that lie scattered
-//! and 2.5 into huge pages. The policy takes pages one by one, in an order that need not be that of their frames, and
-//! from among pages that stay. So pages that are to be read together exchange frames, and where these still lie
-//! scattered, others are moved out of their way. What came in together goes at about the same time as a rule, so its
-//! frames still lie together when the next window gets them.
+//! A device reads faster into few pieces of memory: of this kind of disk 0.9 GB/s were seen into frames that lie
+//! scattered and 2.5 into huge pages. The policy takes pages one by one, in an order that need not be that of their
+//! frames, and from among pages that stay. So pages that are to be read together exchange frames, and where these still
+//! lie scattered, others are moved out of their way. What came in together goes at about the same time as a rule, so
+//! its frames still lie together when the next window gets them.
 //!
-//! Invariant: a page is moved only if no thread reads or writes its frame ([`crate::engine::pages::Pages::relocate`]). Cost: a sort per
-//! window, and at most [`MAX_MOVED`] copies of a page.
+//! Invariant: a page is moved only if no thread reads or writes its frame ([`crate::engine::pages::Pages::relocate`]).
+//! Cost: a sort per window, and at most [`MAX_MOVED`] copies of a page.
 
 use refault_core::PageId;
 use refault_core::frames::Frame;
@@ -91,8 +91,8 @@ mod tests {
 
     const FRAMES: u32 = 4096;
 
-    /// Every page of the file is in memory, with its number in it; of the pages after these, every seventh frame's is to be
-    /// filled.
+    /// Every page of the file is in memory, with its number in it; of the pages after these, every seventh frame's is
+    /// to be filled.
     fn scattered(pool: Option<Arc<Pool>>) -> (Engine, Vec<(PageId, Frame)>) {
         let buffers = Arc::new(Buffers::new(FRAMES as usize).expect("addresses"));
         let background = Arc::new(Background::new(IoEngine::Threads, buffers.clone()).expect("threads"));

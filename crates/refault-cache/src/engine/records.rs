@@ -23,7 +23,8 @@ pub(super) const RECORDS_SHARE: u64 = 8;
 const RETIRED_SHARE: u32 = 4;
 /// Fills after which records are counted anew: those of writes and compressed pages come and go.
 const FILLS_PER_CHARGE: u32 = 256;
-/// Frames looked at for one that goes in place of another. What is not the last to go because it is read or filled just now stays.
+/// Frames looked at for one that goes in place of another. What is not the last to go because it is read or filled just
+/// now stays.
 const MAX_TRIED: u32 = 64;
 /// Frames that give way while the lock is held once: as many as the kernels' policies evict at once.
 const MAX_RETIRED_AT_ONCE: u32 = 32;
@@ -82,8 +83,9 @@ impl Engine {
         self.retire();
     }
 
-    /// Frames give way to records: what these take beyond [`FREE_RECORDS`] is taken off the memory that the frames have.
-    /// Frames that have gone do not come back, because the records that grow with the pages asked for never shrink.
+    /// Frames give way to records: what these take beyond [`FREE_RECORDS`] is taken off the memory that the frames
+    /// have. Frames that have gone do not come back, because the records that grow with the pages asked for never
+    /// shrink.
     fn charge(&mut self) {
         let charged = self.metadata_bytes().saturating_sub(FREE_RECORDS).div_ceil(PAGE_SIZE) as u32;
         let most = self.frames.allocator().frames() / RETIRED_SHARE;
@@ -115,7 +117,8 @@ impl Engine {
 
 impl Engine {
     /// The frame that goes in place of one that was taken: the last one that is left, whose page moves, so that what is
-    /// left lies together, in as few huge pages as can be. The one that was taken, if another does not come free at once.
+    /// left lies together, in as few huge pages as can be. The one that was taken, if another does not come free at
+    /// once.
     fn exchange(&mut self, taken: Frame) -> Frame {
         if taken >= self.retires_below {
             return taken;

@@ -1,10 +1,11 @@
 //! Where pages are, for readers that hold no lock: one table for all files of a cache.
 //!
 //! Pages that follow each other in a file form a *group*, whose record has a word per page that says where it is
-//! ([`crate::engine::pins`]). Records are found by file and place through a table of chains, and stay where they are as long as
-//! the cache lives; one that no page of its group needs any more stands for another group ([`crate::engine::groups`]).
-//! So a reader may come upon a record that has changed its group meanwhile. It reads the group's name again once it has
-//! pinned what it found. A reader that looks in vain finds the page under the lock, or learns there that it is missing.
+//! ([`crate::engine::pins`]). Records are found by file and place through a table of chains, and stay where they are as
+//! long as the cache lives; one that no page of its group needs any more stands for another group
+//! ([`crate::engine::groups`]). So a reader may come upon a record that has changed its group meanwhile. It reads the
+//! group's name again once it has pinned what it found. A reader that looks in vain finds the page under the lock, or
+//! learns there that it is missing.
 //!
 //! Invariants: names and chains change under the engine's lock, and a name only while all words of its group say
 //! [`NOWHERE`]. Cost: a look-up is some four loads; 8 bytes per page number, and 10 to 18 per frame.

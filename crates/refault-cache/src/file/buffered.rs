@@ -1,14 +1,15 @@
 //! What the kernel's page cache is given of a file that is read past it: it gathers what is written, and writes
 //! it to the device many pages at a time, at the latest when it is to be durable.
 //!
-//! For a program that writes many single pages between two syncs, as a database does. When a write returns, the kernel has
-//! it: every other program sees it, and it outlives this one, as with a file without direct I/O. Before a read past its
-//! page cache the kernel writes what it has of the range. So the cache above finds what was written. What the device
-//! refuses is told by the next sync of any descriptor that was open then (fsync(2)). Until that sync a page that was
-//! evicted here is read as the device has it. A read through the kernel's page cache still finds what was written.
+//! For a program that writes many single pages between two syncs, as a database does. When a write returns, the kernel
+//! has it: every other program sees it, and it outlives this one, as with a file without direct I/O. Before a read past
+//! its page cache the kernel writes what it has of the range. So the cache above finds what was written. What the
+//! device refuses is told by the next sync of any descriptor that was open then (fsync(2)). Until that sync a page that
+//! was evicted here is read as the device has it. A read through the kernel's page cache still finds what was written.
 //!
-//! The kernel holds a second copy of what is written. It has to, until that is on the device; at the next sync it is told
-//! to drop it, by and by ([`KEPT`]). Cost: a copy of each page, and one system call per [`KEPT`] pages and run of them.
+//! The kernel holds a second copy of what is written. It has to, until that is on the device; at the next sync it is
+//! told to drop it, by and by ([`KEPT`]). Cost: a copy of each page, and one system call per [`KEPT`] pages and run of
+//! them.
 
 use std::fs::File;
 use std::io;
@@ -62,7 +63,8 @@ impl Copies {
         };
         let outcome = sync();
         let failed = outcome.is_err().then(|| std::mem::take(&mut *self.lock()).runs);
-        // After a failure all of it: the kernel takes what it could not write for written, and the device has something else.
+        // After a failure all of it: the kernel takes what it could not write for written, and the device has something
+        // else.
         durable.into_iter().chain(failed).for_each(|runs| drop_copies(file, runs));
         outcome
     }

@@ -2,8 +2,8 @@
 //!
 //! A page that is missing gets a frame and is busy until its contents are there; the lock is free meanwhile. The
 //! missing pages of one call that follow each other are read together, and the first window of a stream with them;
-//! later windows are read in the background ([`crate::file::ahead`]). If reading them together fails, the page that was asked
-//! for is tried alone: what merely came along must not fail a read.
+//! later windows are read in the background ([`crate::file::ahead`]). If reading them together fails, the page that was
+//! asked for is tried alone: what merely came along must not fail a read.
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
@@ -422,8 +422,8 @@ impl CachedFile {
         true
     }
 
-    /// The missing pages of a window or a part of it, as jobs in the order in which they will be wanted. The first one carries
-    /// the mark, if `marks`, which is false from then on.
+    /// The missing pages of a window or a part of it, as jobs in the order in which they will be wanted. The first one
+    /// carries the mark, if `marks`, which is false from then on.
     fn jobs(&self, engine: &mut Engine, window: Window, missing: Missing, marks: &mut bool) -> Vec<AheadRead> {
         let mut missing = missing.pages;
         let Some(&(first, (page, _))) = missing.first() else { return Vec::new() };

@@ -37,19 +37,20 @@ impl OpenOptions<'_> {
         OpenOptions { on_demand, ..self }
     }
 
-    /// What is written goes through the kernel's page cache: [`CachedFile::write_at`] returns when the kernel has it, which
-    /// writes it to the device when it sees fit, at the latest at [`CachedFile::sync`]. Small writes between two syncs
-    /// cost about what they cost without direct I/O. Until a sync the kernel holds a copy, which does not count in this
-    /// cache's memory; without a sync it holds it until it wants the memory. A file has two descriptors then, once it is written.
+    /// What is written goes through the kernel's page cache: [`CachedFile::write_at`] returns when the kernel has it,
+    /// which writes it to the device when it sees fit, at the latest at [`CachedFile::sync`]. Small writes between two
+    /// syncs cost about what they cost without direct I/O. Until a sync the kernel holds a copy, which does not count
+    /// in this cache's memory; without a sync it holds it until it wants the memory. A file has two descriptors then,
+    /// once it is written.
     pub fn buffered_writes(self, buffered: bool) -> Self {
         OpenOptions { buffered, ..self }
     }
 
     /// Opens a file, which must exist, with direct I/O. While it is open, only this cache should write to it.
     ///
-    /// A file that is open in this cache already, by whatever name, is the same: its handles share pages, length and what
-    /// waits to be written; each has its own rights, and each is told once of what the device refuses. Writes are buffered if
-    /// one handle has asked for that.
+    /// A file that is open in this cache already, by whatever name, is the same: its handles share pages, length and
+    /// what waits to be written; each has its own rights, and each is told once of what the device refuses. Writes are
+    /// buffered if one handle has asked for that.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -67,8 +68,8 @@ impl OpenOptions<'_> {
 }
 
 impl PageCache {
-    /// Opens a file, which must exist, for reading, with direct I/O. While it is open, only this cache should write to it.
-    /// [`PageCache::options`] opens for writing.
+    /// Opens a file, which must exist, for reading, with direct I/O. While it is open, only this cache should write to
+    /// it. [`PageCache::options`] opens for writing.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -83,7 +84,8 @@ impl PageCache {
 }
 
 impl CachedFile {
-    /// Whether it may be written: with [`OpenOptions::write_on_demand`] the first write may still find that it must not.
+    /// Whether it may be written: with [`OpenOptions::write_on_demand`] the first write may still find that it must
+    /// not.
     pub fn is_writable(&self) -> bool {
         self.rights != Rights::Read
     }

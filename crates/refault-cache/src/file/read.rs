@@ -1,8 +1,8 @@
 //! Hits: reading pages that are there, without the engine's lock.
 //!
 //! A reader finds the page's word in the cache's table, pins the frame that it names, and looks again: if the word is
-//! the same, and still the page's, the frame is the page's for as long as it is pinned. Cost of a hit: two additions to the frame's pins, one
-//! to a ring of [`crate::engine::references`], and the copy.
+//! the same, and still the page's, the frame is the page's for as long as it is pinned. Cost of a hit: two additions to
+//! the frame's pins, one to a ring of [`crate::engine::references`], and the copy.
 
 use std::io::IoSliceMut;
 use std::ops::Range;
@@ -96,8 +96,8 @@ impl CachedFile {
         Ok(done)
     }
 
-    /// Reads from `offset` on, up to the first page that is not in memory or the end of the file, and returns the bytes:
-    /// what [`CachedFile::read_at`] would read without waiting for the device.
+    /// Reads from `offset` on, up to the first page that is not in memory or the end of the file, and returns the
+    /// bytes: what [`CachedFile::read_at`] would read without waiting for the device.
     pub fn read_found_at(&self, buffer: &mut [u8], offset: u64) -> usize {
         let wanted = self.len().saturating_sub(offset).min(buffer.len() as u64) as usize;
         let mut done = 0;

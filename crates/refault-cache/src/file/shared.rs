@@ -1,8 +1,8 @@
 //! What the files of a cache share: the engine under its lock, the places where threads wait, and those who work in the
 //! background.
 //!
-//! Invariant: who takes the engine's lock by [`Shared::engine`] finds the policy told of every hit until then. Cost: one for
-//! each cache.
+//! Invariant: who takes the engine's lock by [`Shared::engine`] finds the policy told of every hit until then. Cost:
+//! one for each cache.
 
 mod write_back;
 
@@ -34,8 +34,8 @@ use crate::writeback::limits::Limits;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
-/// Pages of a window of readahead at most, where the device is given fewer by the kernel: what makes up for a system call
-/// and an interrupt.
+/// Pages of a window of readahead at most, where the device is given fewer by the kernel: what makes up for a system
+/// call and an interrupt.
 const MIN_READ_AHEAD: u64 = 512;
 
 /// A window has at most one page per this many frames. Two windows of each stream wait for their reader, in memory that

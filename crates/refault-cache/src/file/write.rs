@@ -45,9 +45,9 @@ struct New {
 }
 
 impl CachedFile {
-    /// Writes at any offset and length; the file grows if need be. When this returns, the device has whole pages, and the
-    /// kernel what is none, and readers see it; [`CachedFile::sync`] makes it durable. Writes of more than 256 KiB are written in such parts, in
-    /// order.
+    /// Writes at any offset and length; the file grows if need be. When this returns, the device has whole pages, and
+    /// the kernel what is none, and readers see it; [`CachedFile::sync`] makes it durable. Writes of more than 256 KiB
+    /// are written in such parts, in order.
     ///
     /// # Errors
     /// See [`WriteError`]. Parts before the one that failed are written.
@@ -196,7 +196,8 @@ impl CachedFile {
         Ok(())
     }
 
-    /// A write that was to make the file longer has failed: as far as it came, the file is longer, where it is not cut off.
+    /// A write that was to make the file longer has failed: as far as it came, the file is longer, where it is not cut
+    /// off.
     fn follow_length(&self, after: u64) {
         if after > self.len()
             && self.opened.backing.takes_any_bytes()
@@ -362,8 +363,8 @@ fn parts_within(range: Range<usize>, place: usize) -> Parts {
     Parts::of(range.start.saturating_sub(start)..(range.end - start).min(PAGE_SIZE))
 }
 
-/// Writes a range of the bytes of pages that begin at an offset, and no others: whole pages together, and before and after
-/// them parts of pages.
+/// Writes a range of the bytes of pages that begin at an offset, and no others: whole pages together, and before and
+/// after them parts of pages.
 fn write_range(backing: &dyn Backing, pages: &[Page], offset: u64, range: Range<usize>) -> io::Result<()> {
     let (first, end) = (range.start.div_ceil(PAGE_SIZE), range.end / PAGE_SIZE);
     let part = |page: usize, span: Range<usize>| {

@@ -41,15 +41,15 @@ pub trait Backing: Send + Sync {
     /// The device's.
     fn write(&self, from: &[IoSlice<'_>], offset: u64) -> io::Result<usize>;
 
-    /// Whether [`Backing::write`] takes bytes at any place and of any number, and changes no others: then exactly what was
-    /// written is written, and what others have put beside it stays. False by default: then whole pages are written, and
-    /// what is beyond the end is cut off afterwards.
+    /// Whether [`Backing::write`] takes bytes at any place and of any number, and changes no others: then exactly what
+    /// was written is written, and what others have put beside it stays. False by default: then whole pages are
+    /// written, and what is beyond the end is cut off afterwards.
     fn takes_any_bytes(&self) -> bool {
         false
     }
 
-    /// Makes it reach to the end of a range at least, which is beyond its known end and about to be written. By default it is
-    /// set to that length; what others may have made longer must not become shorter.
+    /// Makes it reach to the end of a range at least, which is beyond its known end and about to be written. By default
+    /// it is set to that length; what others may have made longer must not become shorter.
     ///
     /// # Errors
     /// The device's.

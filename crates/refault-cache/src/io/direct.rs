@@ -4,9 +4,10 @@
 //! overlay copies nothing up, a program that is read can run, and no lease is broken. A file that is written on demand
 //! gets a descriptor for writing with its first write.
 //!
-//! Invariant: while the file has a handle none of its descriptors is closed: to close one would take this process's locks of
-//! the file with it (fcntl(2)). When it has none, and only its pages are kept, all are closed ([`DirectFile::let_go`])
-//! until the file is opened again. They remain open if something of the file is not durable yet.
+//! Invariant: while the file has a handle none of its descriptors is closed: to close one would take this process's
+//! locks of the file with it (fcntl(2)). When it has none, and only its pages are kept, all are closed
+//! ([`DirectFile::let_go`]) until the file is opened again. They remain open if something of the file is not durable
+//! yet.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
@@ -92,8 +93,8 @@ pub(crate) struct Fresh<'a> {
     path: &'a Path,
 }
 
-/// A descriptor that a file has no need of: closed with the handle that has opened it, as it would be without a cache, and not
-/// before.
+/// A descriptor that a file has no need of: closed with the handle that has opened it, as it would be without a cache,
+/// and not before.
 #[derive(Default)]
 pub(crate) struct Spare(#[expect(dead_code, reason = "what counts is when it is dropped")] Option<Arc<File>>);
 
@@ -106,7 +107,8 @@ impl<'a> Fresh<'a> {
         let mut open = |flags: OFlags| options.custom_flags(flags.bits() as i32).open(path);
         // A pipe without a writer would keep us waiting. For a call that reads a file the flag means nothing.
         let opened = match open(OFlags::DIRECT | OFlags::NONBLOCK) {
-            // Another program has a lease of the file, which it is asked to give up: that is waited for, as by any open(2).
+            // Another program has a lease of the file, which it is asked to give up: that is waited for, as by any
+            // open(2).
             Err(error) if error.kind() == ErrorKind::WouldBlock && path.is_file() => open(OFlags::DIRECT),
             outcome => outcome,
         };
@@ -164,8 +166,8 @@ impl DirectFile {
     /// Opens a file for reading.
     ///
     /// # Errors
-    /// [`OpenError::NoFile`] for what has no pages, [`OpenError::NoDirect`] where the file system does not do direct I/O,
-    /// and the system's.
+    /// [`OpenError::NoFile`] for what has no pages, [`OpenError::NoDirect`] where the file system does not do direct
+    /// I/O, and the system's.
     pub fn open(path: &Path) -> Result<DirectFile, OpenError> {
         Fresh::open(path, Rights::Read, false).map(Fresh::direct)
     }
@@ -202,8 +204,8 @@ impl DirectFile {
         self.reader(|reader| reader.file.clone())
     }
 
-    /// The file has no handle any more, but its pages are kept, and nothing is to be written: returns its descriptors, to be
-    /// closed.
+    /// The file has no handle any more, but its pages are kept, and nothing is to be written: returns its descriptors,
+    /// to be closed.
     pub(crate) fn let_go(&self) -> Vec<Arc<File>> {
         let Held { reader, writer, gatherer } = std::mem::take(&mut *self.held_mut());
         reader.map(|reader| reader.file).into_iter().chain(writer).chain(gatherer).collect()
@@ -253,8 +255,8 @@ impl DirectFile {
         matches!(self.writer(), Ok((_, false)))
     }
 
-    /// The same file was opened again: takes what that can do and this cannot. Returns the descriptor if it needs none, and
-    /// whether others may have changed the file since it was looked at.
+    /// The same file was opened again: takes what that can do and this cannot. Returns the descriptor if it needs none,
+    /// and whether others may have changed the file since it was looked at.
     pub(crate) fn join(&self, again: Fresh<'_>) -> (Spare, bool) {
         let may_differ = !self.changes.agrees_with(&again.stat);
         if let Some(path) = again.kept_path() {
@@ -308,11 +310,11 @@ impl DirectFile {
 }
 
 impl DirectFile {
-    /// Writes bytes that are no whole pages through the kernel's page cache, which changes these alone. Direct I/O takes
-    /// whole sectors only; what it would need of their other bytes, another program may be changing.
+    /// Writes bytes that are no whole pages through the kernel's page cache, which changes these alone. Direct I/O
+    /// takes whole sectors only; what it would need of their other bytes, another program may be changing.
     ///
-    /// The descriptor does no direct I/O meanwhile. What others read or write by it then goes through the kernel's page cache
-    /// too: they find and leave the same bytes.
+    /// The descriptor does no direct I/O meanwhile. What others read or write by it then goes through the kernel's page
+    /// cache too: they find and leave the same bytes.
     fn write_exactly(&self, writer: &File, from: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
         let _one = self.exact.lock().expect("invariant: nothing panics under this lock");
         let flags = rustix::fs::fcntl_getfl(writer)?;

@@ -1,7 +1,8 @@
 //! Children of `fork` have no part in their parent's caches. The threads that read are not there, and a thread that
 //! held a lock may be gone. What was pinned stays as it was for them, as all memory does.
 //!
-//! libc counts forks here (`pthread_atfork`); what was made before the last one is another process's. Cost: a load per use.
+//! libc counts forks here (`pthread_atfork`); what was made before the last one is another process's. Cost: a load per
+//! use.
 
 use std::io;
 use std::sync::OnceLock;

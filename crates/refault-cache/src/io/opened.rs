@@ -80,8 +80,8 @@ pub(crate) fn length_of(backing: &dyn Backing) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// The thread that read last may hold a descriptor still. Closed later, it would take locks with it that this process has on
-/// the file by then (fcntl(2)).
+/// The thread that read last may hold a descriptor still. Closed later, it would take locks with it that this process
+/// has on the file by then (fcntl(2)).
 pub(crate) fn waits_for_others<T>(shared: &Arc<T>) {
     if Arc::strong_count(shared) == 1 {
         return;

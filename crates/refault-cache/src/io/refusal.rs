@@ -1,12 +1,12 @@
 //! What a file's device has refused on another's account.
 //!
 //! Pages are written in the background, by writers of other files that have reached the limit, and by readers that find
-//! no frame. An error of these is none of theirs: it is kept here, and the next sync of each of the file's handles tells it,
-//! once, whatever has become of the pages since; so it does with what a sync of another handle was told.
+//! no frame. An error of these is none of theirs: it is kept here, and the next sync of each of the file's handles
+//! tells it, once, whatever has become of the pages since; so it does with what a sync of another handle was told.
 //!
 //! The same refusal, until a sync of the whole file has ended it, is one: who was told of it is not told again when the
-//! device refuses on, and the first sync that it does not refuse is clean. Cost: a lock that is taken only when something was refused, and
-//! by each sync.
+//! device refuses on, and the first sync that it does not refuse is clean. Cost: a lock that is taken only when
+//! something was refused, and by each sync.
 
 use std::io;
 use std::sync::Mutex;
@@ -94,8 +94,8 @@ impl Refusal {
         self.0.lock().expect(UNBROKEN).first.is_some_and(|first| first.elapsed() >= GRACE)
     }
 
-    /// A handle is told an error by the call that has met it; others are to be told. `told` is the number of what the handle was
-    /// told last.
+    /// A handle is told an error by the call that has met it; others are to be told. `told` is the number of what the
+    /// handle was told last.
     pub(crate) fn tells(&self, error: &io::Error, told: &AtomicU64) {
         let mut state = self.0.lock().expect(UNBROKEN);
         state.refused(error);

@@ -2,8 +2,8 @@
 //!
 //! Several caches, of several processes, may append to one file: each line is one write, and says whose it is. Nothing
 //! is written for readers and writers of files; a thread of its own asks for the report, which takes the engine's lock
-//! for some microseconds. A full disk is no reason to end the program: lines are missing then, and the next one that can be
-//! written ends what is left of one that was written in part. The file begins anew when it has grown to
+//! for some microseconds. A full disk is no reason to end the program: lines are missing then, and the next one that
+//! can be written ends what is left of one that was written in part. The file begins anew when it has grown to
 //! [`MAX_FILE_BYTES`]; so it must be empty or of statistics from the start. The names of the fields are those of
 //! [`CacheReport`] and of the policies' counters.
 

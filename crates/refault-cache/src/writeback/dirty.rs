@@ -4,7 +4,8 @@
 //! *unstable* until the device was told to make what it has durable: a device that fails at that may have lost it. So
 //! the page must be there to be written again (as an NFS client keeps its unstable writes). Neither can be evicted.
 //!
-//! Invariants: the flags of [`crate::engine::pages`] and the maps here say the same; everything is under the engine's lock.
+//! Invariants: the flags of [`crate::engine::pages`] and the maps here say the same; everything is under the engine's
+//! lock.
 //! Cost: some 150 bytes per dirty or unstable page; O(log n) per change.
 
 use std::collections::{BTreeMap, HashMap};

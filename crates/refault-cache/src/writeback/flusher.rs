@@ -1,4 +1,5 @@
-//! The thread that writes in the background: when more is dirty than the background ratio, and what has waited too long.
+//! The thread that writes in the background: when more is dirty than the background ratio, and what has waited too
+//! long.
 
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::Duration;

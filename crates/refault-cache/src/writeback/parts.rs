@@ -1,9 +1,9 @@
 //! Which bytes of a page were written: no others are put into the file, where it takes bytes at any place
 //! ([`crate::Backing::takes_any_bytes`]). So what another program has put into the rest of the page stays.
 //!
-//! Spans that are too many grow together where the gap is the smallest. A page that waits to be written is written before
-//! that happens ([`crate::CachedFile::write_at`]); of one that the device has, it matters only if a sync fails. Cost: 26
-//! bytes.
+//! Spans that are too many grow together where the gap is the smallest. A page that waits to be written is written
+//! before that happens ([`crate::CachedFile::write_at`]); of one that the device has, it matters only if a sync fails.
+//! Cost: 26 bytes.
 
 use std::ops::Range;
 

@@ -6,10 +6,10 @@
 //! lost page was written anew as a whole. It also ends when the caller has said that it goes on with what the device
 //! has ([`crate::CachedFile::reload`]). So no sync says that something is durable which is not.
 //!
-//! Invariants: a page has its flag ([`crate::engine::pages`]) only if it is listed here and its frame has had its contents
-//! since; everything is under the engine's lock. Cost: some 160 bytes per page written since the last sync, for twice
-//! as many pages as there are frames at most. Beyond these, spans of pages are remembered, with the gaps between them
-//! if there are too many. O(log n) per page written.
+//! Invariants: a page has its flag ([`crate::engine::pages`]) only if it is listed here and its frame has had its
+//! contents since; everything is under the engine's lock. Cost: some 160 bytes per page written since the last sync,
+//! for twice as many pages as there are frames at most. Beyond these, spans of pages are remembered, with the gaps
+//! between them if there are too many. O(log n) per page written.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;

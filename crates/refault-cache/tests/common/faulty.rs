@@ -1,5 +1,5 @@
-//! A disk that fails on purpose, as the kernel sees one: an ext4 on a loop device, whose image a FUSE server of this process
-//! holds in memory. So each error takes the whole way of a real one: file system, block layer, device.
+//! A disk that fails on purpose, as the kernel sees one: an ext4 on a loop device, whose image a FUSE server of this
+//! process holds in memory. So each error takes the whole way of a real one: file system, block layer, device.
 //!
 //! The file system has no journal, so that it goes on after an error as long as it is not asked for its own blocks.
 

@@ -1,5 +1,5 @@
-//! What tests mount: in a namespace of the test's own thread and its children. So it ends with them however they end, by a
-//! failure, a signal or kill(2), and no other program sees it meanwhile.
+//! What tests mount: in a namespace of the test's own thread and its children. So it ends with them however they end,
+//! by a failure, a signal or kill(2), and no other program sees it meanwhile.
 
 use std::cell::Cell;
 use std::ffi::OsStr;
@@ -20,7 +20,8 @@ pub fn are_own() -> bool {
     IS_OWN.with(|is_own| {
         if !is_own.get() {
             let (root, none) = (c"/".as_ptr(), std::ptr::null());
-            // SAFETY: calls that touch no memory but a constant text; threads that this one has not started keep what they see.
+            // SAFETY: calls that touch no memory but a constant text; threads that this one has not started keep what
+            // they see.
             let made = unsafe {
                 libc::unshare(libc::CLONE_NEWNS) == 0
                     && libc::mount(none, root, none, libc::MS_REC | libc::MS_PRIVATE, none.cast()) == 0

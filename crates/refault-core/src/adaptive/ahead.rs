@@ -1,12 +1,12 @@
 //! Pages that a cache reads ahead, before a reader asks for them.
 //!
-//! Such a cache makes room for all pages of a window before the first is there: a page is *expected* from then on, and its
-//! reference is dealt with at that moment and not again when it comes. Then it is resident and *waits* for its reader. A
-//! policy that lets it go meanwhile has it read twice, and makes the cache read less ahead. So as many pages as
-//! were expected or waited at the same time of late have places on probation beside the others (module `reuse`).
+//! Such a cache makes room for all pages of a window before the first is there: a page is *expected* from then on, and
+//! its reference is dealt with at that moment and not again when it comes. Then it is resident and *waits* for its
+//! reader. A policy that lets it go meanwhile has it read twice, and makes the cache read less ahead. So as many pages
+//! as were expected or waited at the same time of late have places on probation beside the others (module `reuse`).
 //!
-//! Invariants: a page with the flag is in the queue. Cost: amortised O(1); 4 bytes per expected page, and at most per page
-//! of memory.
+//! Invariants: a page with the flag is in the queue. Cost: amortised O(1); 4 bytes per expected page, and at most per
+//! page of memory.
 
 use std::collections::VecDeque;
 
@@ -19,8 +19,8 @@ pub(super) struct Ahead {
     /// In the order in which room was made. What does not bear the flag any more has come, or was forgotten.
     queue: VecDeque<PageId>,
     expected: usize,
-    /// The most that were expected or waited at once, in this period and in the one before. Periods end when as many pages
-    /// were evicted as memory has.
+    /// The most that were expected or waited at once, in this period and in the one before. Periods end when as many
+    /// pages were evicted as memory has.
     most: [usize; 2],
     evicted: usize,
 }
@@ -63,8 +63,8 @@ impl Ahead {
         self.evicted += 1;
     }
 
-    /// For how many pages there is to be a place while they wait, beside the one that is asked for, perhaps again; `unread`
-    /// do now.
+    /// For how many pages there is to be a place while they wait, beside the one that is asked for, perhaps again;
+    /// `unread` do now.
     pub fn places(&mut self, asked_again: bool, unread: usize, capacity: usize) -> usize {
         let now = unread + self.expected - usize::from(asked_again);
         self.most[0] = self.most[0].max(now);

@@ -9,8 +9,8 @@
 //! lower list than its rank's moves on when its turn comes. So a list is an upper bound of what its pages are worth to
 //! be let go.
 //!
-//! A page that is gone for good leaves its entry where it is, marked otherwise than the entry of the page that gets its id:
-//! that one has a place of its own.
+//! A page that is gone for good leaves its entry where it is, marked otherwise than the entry of the page that gets its
+//! id: that one has a place of its own.
 //!
 //! Invariants: a held page has one entry, in the window or on a list not above its rank's; no list below `hand` has a
 //! page; an id has one stale entry at most on the lists.

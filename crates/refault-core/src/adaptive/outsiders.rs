@@ -1,7 +1,7 @@
 //! What the directories of a policy share, and who of the resident pages is an outsider of which.
 //!
-//! A directory that gives a resident page up queues it as its outsider, in the order in which it lets pages go; the queue
-//! of the way that chooses has the next victim at its front. While the guard holds the policy back, the end of
+//! A directory that gives a resident page up queues it as its outsider, in the order in which it lets pages go; the
+//! queue of the way that chooses has the next victim at its front. While the guard holds the policy back, the end of
 //! recency's queue is looked at too.
 //!
 //! Invariants: every resident page that a directory does not hold is in its queue, once. Cost: amortised O(1) for each

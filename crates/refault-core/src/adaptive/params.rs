@@ -13,8 +13,8 @@ pub struct AdaptiveParams {
     pub frequency: bool,
     /// Whether the loss to LRU is bounded.
     pub guard: bool,
-    /// Share of memory's pages that the bound allows to be lost beside, once, from 0 to 1: what may be staked before anything was won.
-    /// Without meaning where no hits are seen.
+    /// Share of memory's pages that the bound allows to be lost beside, once, from 0 to 1: what may be staked before
+    /// anything was won. Without meaning where no hits are seen.
     pub head_start: f64,
     /// Share of memory that is evicted between two looks at a page's accessed bit, above 0 and at most 1. Without
     /// meaning where each access is reported.

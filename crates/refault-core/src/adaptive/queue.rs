@@ -106,8 +106,8 @@ impl<T: Entry> Queue<T> {
     }
 }
 
-/// A queue of pages of which entries may become void: the page is gone, and what has its id now may have an entry of its
-/// own, further behind. A page has one entry at most that is not void.
+/// A queue of pages of which entries may become void: the page is gone, and what has its id now may have an entry of
+/// its own, further behind. A page has one entry at most that is not void.
 ///
 /// Cost: O(1), amortised for [`Strikable::strike`]; some 10 bytes per page with void entries, and no more void entries
 /// than others and [`MIN_GROWTH`].

@@ -14,13 +14,13 @@
 //! The paper's stack orders pages by their last reference down to the oldest low page; whether a page is in it follows
 //! from the two times alone. So there is no stack, and ghosts cost nothing but the time that every page has.
 //!
-//! Invariants: held pages are low or on probation; the low are at most the capacity without the probation share, or go first
-//! until they are, where that share has grown; each page on probation has one entry in the queue that bears the time of its
-//! last reference.
+//! Invariants: held pages are low or on probation; the low are at most the capacity without the probation share, or go
+//! first until they are, where that share has grown; each page on probation has one entry in the queue that bears the
+//! time of its last reference.
 //! Cost: 4 to 12 bytes per low page, 8 to 40 per page on probation.
 //! Source: Jiang and Zhang, *LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy*, SIGMETRICS 2002;
-//! that the stack need not be kept is ours. The longer of two distances: Zhong, Zhao and Jiang, *LIRS2: An Improved LIRS
-//! Replacement Algorithm*, SYSTOR 2021.
+//! that the stack need not be kept is ours. The longer of two distances: Zhong, Zhao and Jiang, *LIRS2: An Improved
+//! LIRS Replacement Algorithm*, SYSTOR 2021.
 
 use std::collections::VecDeque;
 

@@ -99,8 +99,8 @@ fn add(sums: &mut [f64; KNOWN], amount: f64, news: [bool; TABLES]) {
     }
 }
 
-/// The slopes of least squares on some of what is known, from its normal equations. What does not vary, or only as those
-/// before it do, gets 0.
+/// The slopes of least squares on some of what is known, from its normal equations. What does not vary, or only as
+/// those before it do, gets 0.
 fn solve(mut equations: [[f64; KNOWN + 1]; KNOWN], is_used: impl Fn(usize) -> bool) -> [f64; KNOWN] {
     let spread: [f64; KNOWN] = std::array::from_fn(|known| equations[known][known]);
     for pivot in 0..KNOWN {

@@ -1,7 +1,7 @@
 //! What the estimator may do per access, counted instead of timed.
 //!
-//! A unit is a step of one miniature, about 10 ns: to look an object up, to bring one in, to evict one. Work is looked at
-//! in windows, so that what was just changed shows what it brings before it is changed again.
+//! A unit is a step of one miniature, about 10 ns: to look an object up, to bring one in, to evict one. Work is looked
+//! at in windows, so that what was just changed shows what it brings before it is changed again.
 
 /// Units per access on average. They cost less than what an access may, because each access costs something itself.
 const PER_ACCESS: f64 = 1.5;

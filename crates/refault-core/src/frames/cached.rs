@@ -183,8 +183,8 @@ impl CachedFrames {
         was_free
     }
 
-    /// The page moves to a frame that belongs to no page, and its own belongs to none from then on. The page must have a
-    /// frame. The caller copies the contents.
+    /// The page moves to a frame that belongs to no page, and its own belongs to none from then on. The page must have
+    /// a frame. The caller copies the contents.
     pub fn relocate(&mut self, page: PageId, to: Frame) {
         let from = self.detach(page);
         debug_assert!(self.page_of[to as usize] == NO_PAGE && !self.allocator.is_free(to), "frame {to} is in use");

@@ -41,8 +41,8 @@ pub struct Admission {
     pub shadow: Option<Shadow>,
     /// What the program has said about its accesses.
     pub pattern: AccessPattern,
-    /// Where the page lies, in pages, where ids do not follow addresses or offsets: neighbours have neighbouring places,
-    /// and what is far apart has places far apart. `None`: the id says it.
+    /// Where the page lies, in pages, where ids do not follow addresses or offsets: neighbours have neighbouring
+    /// places, and what is far apart has places far apart. `None`: the id says it.
     pub place: Option<u64>,
     /// Bytes of what comes in: a page's, or those of an object that comes and goes whole, at least 1.
     pub bytes: u64,

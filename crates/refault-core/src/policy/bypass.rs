@@ -1,9 +1,9 @@
 //! References that are served while the page stays evicted.
 //!
-//! A front-end that can serve a reference without a frame (the replay, where it costs a miss but evicts nothing) asks an
-//! *admission filter* first. The filter is a plain
-//! function of the page's shadow entry and of a threshold that the policy has published. So it can be asked without the
-//! policy's lock, while the policy is at work. References served are reported by count.
+//! A front-end that can serve a reference without a frame (the replay, where it costs a miss but evicts nothing) asks
+//! an *admission filter* first. The filter is a plain function of the page's shadow entry and of a threshold that the
+//! policy has published. So it can be asked without the policy's lock, while the policy is at work. References served
+//! are reported by count.
 
 use super::Absent;
 use crate::memory::Memory;

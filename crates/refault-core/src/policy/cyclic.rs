@@ -13,8 +13,9 @@
 //!
 //! Invariants: the wrapped policy knows every resident page; a page that goes here is reported to it as freed. What is
 //! remembered of a page ends when it is freed or goes here, so that no page goes twice for coming in once. Nothing is
-//! allocated after [`Policy::grow`], but for places when the first is told, and where thousands of pages are read ahead. Cost: with `cyclic=no` a test of a pointer per
-//! call; otherwise O(1) per page that comes in, and four bytes per page id, twelve if places are told.
+//! allocated after [`Policy::grow`], but for places when the first is told, and where thousands of pages are read
+//! ahead. Cost: with `cyclic=no` a test of a pointer per call; otherwise O(1) per page that comes in, and four bytes
+//! per page id, twelve if places are told.
 //!
 //! ```
 //! use refault_core::Policy;
@@ -40,7 +41,8 @@ use crate::memory::{Eviction, Memory};
 use crate::page::{LruvecId, PageId, Shadow};
 use crate::parameter::Parameter;
 
-/// Pages that came in last and are remembered, and twice as many as were read ahead. Older ones belong to the wrapped policy again.
+/// Pages that came in last and are remembered, and twice as many as were read ahead. Older ones belong to the wrapped
+/// policy again.
 const REMEMBERED: usize = 4096;
 
 /// Pages that came in last and are left alone, and as many more as were read ahead and wait for their reader

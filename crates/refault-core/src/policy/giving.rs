@@ -1,7 +1,7 @@
 //! Which of several groups gives memory up: protections first, then the birth of the oldest generation.
 //!
-//! The rules are those that the kernel's documentation states for `memory.min` and `memory.low`. The simulated machine's
-//! groups and the programs that share a pool follow them by the same code:
+//! The rules are those that the kernel's documentation states for `memory.min` and `memory.low`. The simulated
+//! machine's groups and the programs that share a pool follow them by the same code:
 //!
 //! - A group at or below its `min` gives nothing ([`Standing::Min`]).
 //! - A group at or below its `low` gives only if no group has unprotected memory left, young or old.
@@ -96,9 +96,9 @@ impl Protection {
 
 /// What of a group's `setting` (its `min` or its `low`) protects it, below a parent whose own protection is `parent`.
 ///
-/// `siblings` is the sum of what the parent's children use within their settings, this group's included. If that is more
-/// than the parent has, each child gets a part in proportion to its own. With `recursive` children share what no child
-/// claims, in proportion to what they use beyond their settings. All in one unit.
+/// `siblings` is the sum of what the parent's children use within their settings, this group's included. If that is
+/// more than the parent has, each child gets a part in proportion to its own. With `recursive` children share what no
+/// child claims, in proportion to what they use beyond their settings. All in one unit.
 pub fn effective(usage: u64, parent_usage: u64, setting: u64, parent: u64, siblings: u64, recursive: bool) -> u64 {
     let own = usage.min(setting);
     if siblings > parent {
@@ -150,8 +150,8 @@ pub struct Gifts {
     pub bytes: Vec<u64>,
 }
 
-/// What each of `others` gives of the `wanted` to a needy group. All zero if the needy group has to reclaim from itself.
-/// `min_ttl` and `now` are in the unit of the births.
+/// What each of `others` gives of the `wanted` to a needy group. All zero if the needy group has to reclaim from
+/// itself. `min_ttl` and `now` are in the unit of the births.
 pub fn gifts(needy: &Group, others: &[Group], wanted: u64, min_ttl: u64, now: u64) -> Gifts {
     let claim = needy.protection.claim();
     let has_open = |group: &Group| group.overage(Standing::Open) > 0;

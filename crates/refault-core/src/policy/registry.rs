@@ -324,8 +324,8 @@ impl<M: Memory + 'static> Visitor for IntoBox<M> {
 /// Makes a policy over one kind of memory from `name{key=value,…}`, for a front-end that does not know the future.
 ///
 /// # Errors
-/// As [`PolicySpec::parse`], and [`PolicyError::Refused`] for policies that this front-end cannot run, and for those that
-/// need the future: use [`visit`] with a [`BuildContext`] for them.
+/// As [`PolicySpec::parse`], and [`PolicyError::Refused`] for policies that this front-end cannot run, and for those
+/// that need the future: use [`visit`] with a [`BuildContext`] for them.
 pub fn build<M: Memory + 'static>(
     text: &str,
     front_end: FrontEnd,

@@ -16,14 +16,15 @@
 //! of them no range is believed early any more.
 //!
 //! Policies that sort by generations keep large parts of such a range now and then, whatever they keep it for. So up to
-//! [`MAX_THIN`](super::scan_tracker) passes in between may bring back less, and what stayed may lie in one piece: the sequences before and
-//! behind it count as one pass.
+//! [`MAX_THIN`](super::scan_tracker) passes in between may bring back less, and what stayed may lie in one piece: the
+//! sequences before and behind it count as one pass.
 //!
-//! The detector is told places of pages and knows nothing else. It follows [`TRACKERS`] sequences at once, so that other
-//! accesses in between do not disturb it; one that is not continued is forgotten for a new one.
+//! The detector is told places of pages and knows nothing else. It follows [`TRACKERS`] sequences at once, so that
+//! other accesses in between do not disturb it; one that is not continued is forgotten for a new one.
 //!
-//! Invariants: accesses in random order are hardly ever taken for a scan, because a pass must bring back [`DENSE`](super::scan_tracker) of its pages
-//! in ascending order; nothing is allocated. Cost: some comparisons for each page that comes back.
+//! Invariants: accesses in random order are hardly ever taken for a scan, because a pass must bring back
+//! [`DENSE`](super::scan_tracker) of its pages in ascending order; nothing is allocated. Cost: some comparisons for
+//! each page that comes back.
 
 use super::scan_tracker::{Change, Place, SLACK, Tracker};
 
@@ -31,8 +32,9 @@ use super::scan_tracker::{Change, Place, SLACK, Tracker};
 const TRACKERS: usize = 8;
 /// Ranges that count as cyclic at once.
 const MAX_CYCLIC: usize = 4;
-/// The same at most, and a quarter of memory, where pages are read ahead: while one run of a window is late, all others of
-/// two windows of 8 MiB may come in. A range that counts is larger than memory, so its beginning is never taken for late.
+/// The same at most, and a quarter of memory, where pages are read ahead: while one run of a window is late, all others
+/// of two windows of 8 MiB may come in. A range that counts is larger than memory, so its beginning is never taken for
+/// late.
 const SLACK_AHEAD: Place = 4096;
 /// Pages that may be missing in a pass at one place at least: they stayed in memory. With larger memories, an eighth of
 /// it.
@@ -80,8 +82,8 @@ impl Detector {
         *oldest.expect("invariant: fewer are cyclic than there are") = begun;
     }
 
-    /// A page came back after it was evicted. `budget`: pages that may be resident; `ahead`: pages are read ahead; `early`:
-    /// a single pass may be enough.
+    /// A page came back after it was evicted. `budget`: pages that may be resident; `ahead`: pages are read ahead;
+    /// `early`: a single pass may be enough.
     pub(super) fn returned(&mut self, page: Place, budget: u64, ahead: bool, early: bool) -> Option<Change> {
         let slack = if ahead { SLACK_AHEAD.min(budget / 4).max(SLACK) } else { SLACK };
         let early = early && self.mistakes < MAX_MISTAKES;
@@ -138,8 +140,8 @@ impl Detector {
         None
     }
 
-    /// All places for cyclic ranges are taken, and another has shown itself: one of which nothing has come back for as long
-    /// as that took gives way. False if there is none.
+    /// All places for cyclic ranges are taken, and another has shown itself: one of which nothing has come back for as
+    /// long as that took gives way. False if there is none.
     fn drop_idle(&mut self, found: usize) -> bool {
         let long = (self.trackers[found].high - self.trackers[found].low + 1).saturating_mul(u64::from(self.needed));
         let age = |tracker: &Tracker| u64::from(self.clock.wrapping_sub(tracker.used));
@@ -176,7 +178,8 @@ impl Detector {
         for tracker in &mut self.trackers {
             let end = if tracker.cyclic { tracker.high } else { tracker.position };
             if tracker.used != 0 && tracker.low < first.saturating_add(pages) && first <= end {
-                // Memory that is taken and given back while a large range is filled lies next to it more often than not.
+                // Memory that is taken and given back while a large range is filled lies next to it more often than
+                // not.
                 if tracker.first && tracker.low < first {
                     tracker.position = first - 1;
                     tracker.returned = tracker.returned.min(u32::try_from(tracker.span()).unwrap_or(u32::MAX));

@@ -1,6 +1,7 @@
 //! One sequence of pages that come back: its passes, and whether the range that it goes over still looks scanned.
 //!
-//! [`super::scan_detector`] says what a cyclic range is and which sequences are followed; here is what one of them counts.
+//! [`super::scan_detector`] says what a cyclic range is and which sequences are followed; here is what one of them
+//! counts.
 //! Cost: some comparisons per page.
 
 /// Where a page lies, in pages.
@@ -9,7 +10,8 @@ pub(super) type Place = u64;
 pub(super) const SLACK: Place = 128;
 /// Share of a pass that must come back, in eighths.
 const DENSE: u64 = 5;
-/// Passes in order that bring back less than [`DENSE`] of the range, one behind the other, after which it must begin anew.
+/// Passes in order that bring back less than [`DENSE`] of the range, one behind the other, after which it must begin
+/// anew.
 pub(super) const MAX_THIN: u32 = 4;
 /// Share of a clear pass that comes back, in eighths. One page in `CLEAR_BEHIND` may come behind one that lies further
 /// on.
@@ -35,10 +37,11 @@ const BACKWARDS: u32 = 8;
 pub(super) enum Change {
     /// A range counts as cyclic now.
     Found,
-    /// One is believed early: some pages between these two are to be evicted, so that it can be seen whether they are read.
+    /// One is believed early: some pages between these two are to be evicted, so that it can be seen whether they are
+    /// read.
     Early(Place, Place),
-    /// A pass over such a range is over, and the same is to be done for the next. `confirmed`: it was the first, and the
-    /// range counts as found.
+    /// A pass over such a range is over, and the same is to be done for the next. `confirmed`: it was the first, and
+    /// the range counts as found.
     Passed { confirmed: bool, first: Place, last: Place },
     /// One does not any more.
     Lost,
@@ -111,8 +114,8 @@ impl Tracker {
         span > budget && u64::from(self.returned) * 8 >= span.saturating_mul(DENSE)
     }
 
-    /// Whether this pass brought back nearly all of more than memory has, in order. What is read ahead may come late; runs at
-    /// random places that are taken for a pass leave gaps, or fill them afterwards.
+    /// Whether this pass brought back nearly all of more than memory has, in order. What is read ahead may come late;
+    /// runs at random places that are taken for a pass leave gaps, or fill them afterwards.
     pub(super) fn is_clear(&self, budget: u64) -> bool {
         self.is_whole(budget)
             && u64::from(self.returned) * 8 >= self.span().saturating_mul(CLEAR)

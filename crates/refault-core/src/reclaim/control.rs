@@ -212,8 +212,8 @@ pub trait ReclaimEngine {
     /// Shrinks one lruvec at the pass's priority.
     fn shrink_lruvec<M: Memory>(&mut self, lruvec: LruvecId, control: &mut ScanControl, memory: &mut M);
 
-    /// Of the pages on an lruvec's lists, those that allow its group to keep shadow entries (spec: workingset §8). `None`:
-    /// all entries are kept.
+    /// Of the pages on an lruvec's lists, those that allow its group to keep shadow entries (spec: workingset §8).
+    /// `None`: all entries are kept.
     fn pages_for_shadows(&self, lruvec: LruvecId) -> Option<u64> {
         let _ = lruvec;
         None

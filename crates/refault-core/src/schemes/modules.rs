@@ -1,5 +1,5 @@
-//! Ready-made monitors with schemes, as the kernels ship them: sorting LRU lists, reclaiming cold memory, and monitoring
-//! only (spec: lru_sort §1–§3).
+//! Ready-made monitors with schemes, as the kernels ship them: sorting LRU lists, reclaiming cold memory, and
+//! monitoring only (spec: lru_sort §1–§3).
 //!
 //! Each module is a struct of parameters under the kernels' names with the kernels' defaults, from which it makes
 //! attributes and schemes; statistics come back under the kernels' names.

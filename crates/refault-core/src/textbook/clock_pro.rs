@@ -9,8 +9,8 @@
 //! The clock is a list from the hot hand's page, the tail, to the page that came last, the head: to move the hot hand
 //! on is to move the tail to the head. What the paper leaves open: the cold target is all of memory at first and stays
 //! between 1 and that; a cold page found accessed after its test period begins another at the head; a hot page that
-//! turns cold has none; the hot hand moves only when hot pages are too many, or when no page is cold; a page that turns hot
-//! by a fault counts as accessed while it comes in.
+//! turns cold has none; the hot hand moves only when hot pages are too many, or when no page is cold; a page that turns
+//! hot by a fault counts as accessed while it comes in.
 //!
 //! Cost: 12 bytes per page id; amortised O(1) for each eviction.
 //! Source: Jiang, Chen and Zhang, *CLOCK-Pro: An Effective Improvement of the CLOCK Replacement*, USENIX ATC 2005,

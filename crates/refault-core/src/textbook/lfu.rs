@@ -5,8 +5,8 @@
 //! the cache at its last one; the age is the worth of the page evicted last. So what was popular once does not stay for
 //! good.
 //!
-//! Greedy-Dual-Size-Frequency (GDSF) ranks by that age plus accesses times cost by size. All costs are 1, so that it saves
-//! misses rather than bytes. Sizes are counted in pages: for pages it is LFUDA.
+//! Greedy-Dual-Size-Frequency (GDSF) ranks by that age plus accesses times cost by size. All costs are 1, so that it
+//! saves misses rather than bytes. Sizes are counted in pages: for pages it is LFUDA.
 //!
 //! Cost: that of [`super::ranked`], and 4 bytes per page id, 8 for GDSF.
 //! Source: Arlitt, Cherkasova, Dilley, Friedrich and Jin, *Evaluating Content Management Techniques for Web Proxy

@@ -3,8 +3,8 @@
 //! Pages go by their worth and, of equal ones, by the time given with it, the lesser first. A page that memory does not
 //! let go keeps its worth; in one call each page is offered once.
 //!
-//! Worths grow with accesses, so most changes need not be sorted at once: a heap holds for each page a worth that it had,
-//! which is looked at again only when it is the least.
+//! Worths grow with accesses, so most changes need not be sorted at once: a heap holds for each page a worth that it
+//! had, which is looked at again only when it is the least.
 //!
 //! Invariant: of each page in memory the heap has one entry that counts, told by its time; its worth is at most the
 //! page's. Other entries are thrown away when they are the least, or when they are more than those that count.
@@ -49,8 +49,8 @@ impl Ranked {
         self.now
     }
 
-    /// Gives a page its worth, whether it was in memory before or comes in; `time` differs from all that the page had, and
-    /// is not 0.
+    /// Gives a page its worth, whether it was in memory before or comes in; `time` differs from all that the page had,
+    /// and is not 0.
     pub(super) fn put(&mut self, page: PageId, worth: u64, time: u64) {
         let old = std::mem::replace(&mut self.ranks[page as usize], (worth, time));
         if old.1 == 0 {

@@ -5,7 +5,8 @@
 //! evicted; if there is none, the oldest protected one.
 //!
 //! Cost: 12 bytes per page id, O(1) for each access.
-//! Source: Karedla, Love and Wherry, *Caching Strategies to Improve Disk System Performance*, IEEE Computer 27(3), 1994.
+//! Source: Karedla, Love and Wherry, *Caching Strategies to Improve Disk System Performance*, IEEE Computer 27(3),
+//! 1994.
 
 use super::evict_oldest;
 use super::slot::Slot;

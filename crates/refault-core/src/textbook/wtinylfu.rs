@@ -250,8 +250,9 @@ impl WTinyLfu {
         }
     }
 
-    /// Makes the sketch fit memory, or all page ids if they are fewer. One in use that is up to twice as large does too:
-    /// a memory that gives way little by little would forget all the time otherwise. If its size changes it forgets.
+    /// Makes the sketch fit memory, or all page ids if they are fewer. One in use that is up to twice as large does
+    /// too: a memory that gives way little by little would forget all the time otherwise. If its size changes it
+    /// forgets.
     fn size_sketch(&mut self) {
         let entries = self.main_limit.min(self.slots.len());
         let (wanted, _) = Sketch::sizes(entries, SKETCH_ERROR);

@@ -3,8 +3,8 @@
 //! Dirty pages that follow each other are one write, and many writes are under way at the same time
 //! ([`crate::Backing::write_many`]). While a page is written, readers go on reading it and
 //! writers wait for it. What the device refuses stays dirty; what it has taken can be evicted only after
-//! [`crate::Backing::sync`] has succeeded ([`crate::writeback::dirty`]). One thread per cache writes in the background: when more
-//! is dirty than the background ratio, and what has waited too long.
+//! [`crate::Backing::sync`] has succeeded ([`crate::writeback::dirty`]). One thread per cache writes in the background:
+//! when more is dirty than the background ratio, and what has waited too long.
 //!
 //! Locks, in the order in which they are taken: a file's `resizing` (shared), its `tail`, its `settling`, the engine's.
 //! No thread waits for a page while pages are being written on its account.
@@ -393,7 +393,8 @@ impl WritesBack for Shared {
     }
 }
 
-/// Whether a write is worth another try at once, by a call that waits: io_uring may lack what such a call does not need.
+/// Whether a write is worth another try at once, by a call that waits: io_uring may lack what such a call does not
+/// need.
 fn is_momentary(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ECANCELED | libc::ENOMEM))
         || error.kind() == ErrorKind::Interrupted

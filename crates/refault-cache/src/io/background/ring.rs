@@ -1,11 +1,11 @@
 //! Reads through io_uring: one thread has all of them under way, and no thread waits for a single one.
 //!
 //! The thread alone submits and reaps, as `IORING_SETUP_SINGLE_ISSUER` wants it, so completions interrupt no other
-//! thread; others put what they want into a queue and wake it if it sleeps. Frames are registered in chunks when they are
-//! first read into: then the kernel does not look the memory up again. Reads of one page go to the registered memory; runs
-//! go to frames that do not follow each other, by a vector. Where the kernel registers nothing (`RLIMIT_MEMLOCK`), reads go
-//! without. Files are not registered: the kernel takes a ring down some time after its program has ended. What is
-//! registered remains open until then, so its file system could not be unmounted.
+//! thread; others put what they want into a queue and wake it if it sleeps. Frames are registered in chunks when they
+//! are first read into: then the kernel does not look the memory up again. Reads of one page go to the registered
+//! memory; runs go to frames that do not follow each other, by a vector. Where the kernel registers nothing
+//! (`RLIMIT_MEMLOCK`), reads go without. Files are not registered: the kernel takes a ring down some time after its
+//! program has ended. What is registered remains open until then, so its file system could not be unmounted.
 //!
 //! Invariants: at most [`FLIGHTS`] reads are under way, more wait in the queue; a read that was submitted keeps its
 //! file, its vector and its frames until its completion was seen; the thread waits for nothing but the kernel: what
@@ -415,8 +415,8 @@ impl Thread {
         }
     }
 
-    /// The kernel takes requests no more, as where a program has forbidden them to itself, and has none of those that are in
-    /// the ring. They stay there, and it is not entered again.
+    /// The kernel takes requests no more, as where a program has forbidden them to itself, and has none of those that
+    /// are in the ring. They stay there, and it is not entered again.
     fn give_up(&mut self) {
         self.broken = true;
         self.armed = false;

@@ -1,8 +1,8 @@
 //! A policy without its type that is a [`Policy`] again, so that front-ends are compiled once for all policies in it.
 //!
 //! For policies that are told of each access and ask memory for nothing but evictions and residency. Their results are
-//! the same; an access costs one virtual call more. A binary grows by the policy alone, not by a replay, a machine and a
-//! cache for it.
+//! the same; an access costs one virtual call more. A binary grows by the policy alone, not by a replay, a machine and
+//! a cache for it.
 //!
 //! ```
 //! use refault_core::Policy;

@@ -13,7 +13,8 @@
 //! (class + 1) / (age + 1); 8 pages are drawn in the first 50 periods; histograms keep nine tenths per period; steps of
 //! age are 2^10 accesses at first and are fitted to the pages in memory in the 6th and 26th period.
 //!
-//! Cost: 24 bytes per page id beside [`super`]'s, up to 3.8 MB for the histograms; O(1) for a hit, O(sample) for an eviction.
+//! Cost: 24 bytes per page id beside [`super`]'s, up to 3.8 MB for the histograms; O(1) for a hit, O(sample) for an
+//! eviction.
 //! Source: Beckmann, Chen and Cidon, *LHD: Improving Cache Hit Rate by Maximizing Hit Density*, NSDI 2018, sections 3
 //! and 4.
 
