@@ -5,12 +5,12 @@
 
 use std::path::Path;
 
+use refault_ask::answers::pulses;
 use refault_ask::answers::{Answer, keep};
 use refault_ask::emulator::ask;
 use refault_ask::job::pulse::Pulse;
 use refault_ask::job::{Job, Lists};
 use refault_ask::kernel::Kernel;
-use refault_ask::pulses;
 use refault_ask::sequence::Sequence;
 use refault_trace::Source;
 

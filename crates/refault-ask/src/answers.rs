@@ -9,6 +9,8 @@
 //! assert!(first.counters["loads"] > 0);
 //! ```
 
+pub mod pulses;
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -8,7 +8,7 @@
 //!
 //! Or the guest runs a program ([`job::program`], [`emulator::program`]) with what it needs ([`emulator::tree`]), or one of
 //! laws of access under a limit that pulses, without and with DAMON's module that sorts lists ([`job::pulse`],
-//! [`emulator::pulse`], [`pulses`]).
+//! [`emulator::pulse`], [`answers::pulses`]).
 //!
 //! ```
 //! use refault_ask::answers::shipped;
@@ -28,7 +28,6 @@ pub mod known;
 pub mod model;
 pub mod own_binary;
 pub mod published;
-pub mod pulses;
 pub mod sequence;
 
 use std::path::PathBuf;

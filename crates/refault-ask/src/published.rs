@@ -8,11 +8,11 @@ use refault_lab::experiments::lru_sort::pulsed::METRICS;
 use refault_lab::{LabError, Progress};
 use refault_trace::{Kind, Source};
 
+use crate::answers::pulses;
 use crate::answers::{Answer, shipped};
 use crate::job::{Counters, Lists};
 use crate::kernel::version_of;
 use crate::model::{Compared, beside};
-use crate::pulses;
 
 /// Reads at random through descriptors, of four times memory.
 const RANDOM: Question = Question { workload: "uniform:pages=16384,n=98304,type=1,seed=107", limit: 4096 };

@@ -15,7 +15,7 @@ use refault_console::text::{align_numbers, grouped, plain_table};
 use refault_console::{Failure, Format, Progress, say, with_output};
 use refault_lab::size::{PAGE_BYTES, Size};
 
-use super::AskArgs;
+use super::args::AskArgs;
 use crate::source::kernels::command_line;
 
 /// Room for what is swapped, as many times the limit and at least this.

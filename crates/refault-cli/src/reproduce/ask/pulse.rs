@@ -4,10 +4,10 @@
 use std::io::Write;
 use std::time::Instant;
 
+use refault_ask::answers::pulses::{self, Answer};
 use refault_ask::emulator::pulse::ask;
 use refault_ask::job::pulse::{COUNTERS, Pulse};
 use refault_ask::kernel::{Kernel, version_of};
-use refault_ask::pulses::{self, Answer};
 use refault_console::text::{align_numbers, grouped, number, plain_table};
 use refault_console::{Failure, Format, Progress, say, with_output};
 use refault_lab::experiment::Values;
@@ -15,7 +15,7 @@ use refault_lab::experiments::lru_sort::pulsed::{METRICS, published_pages};
 use refault_lab::experiments::lru_sort::{VARIANTS, Variant};
 use refault_lab::size::{Bytes, PAGE_BYTES};
 
-use super::AskArgs;
+use super::args::AskArgs;
 
 /// How a workload begins that is one of these programs.
 pub(super) const PREFIX: &str = "lru-sort:";

@@ -112,6 +112,19 @@ pub struct Outcome {
     pub sorted_bytes: [f64; 2],
 }
 
+impl Outcome {
+    /// The value of one of [`super::pulsed::METRICS`].
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        match name {
+            "runtime_seconds" => Some(self.runtime),
+            "pgmajfaults" => Some(self.major_faults),
+            "memory_psi_some_us" => Some(self.stall_us),
+            "monitor_cpu" => Some(self.kdamond_share * 100.0),
+            _ => None,
+        }
+    }
+}
+
 /// Page states, frames, and the program above them.
 struct HostMemory {
     program: Program,

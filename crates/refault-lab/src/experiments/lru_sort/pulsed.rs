@@ -173,19 +173,6 @@ impl Pulsed {
     }
 }
 
-impl Outcome {
-    /// The value of one of [`METRICS`].
-    pub fn metric(&self, name: &str) -> Option<f64> {
-        match name {
-            "runtime_seconds" => Some(self.runtime),
-            "pgmajfaults" => Some(self.major_faults),
-            "memory_psi_some_us" => Some(self.stall_us),
-            "monitor_cpu" => Some(self.kdamond_share * 100.0),
-            _ => None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,7 @@
 //! user's own in the cache, and the model beside them.
 //!
 //! ```
-//! use refault_ask::pulses::{Answer, shipped};
+//! use refault_ask::answers::pulses::{Answer, shipped};
 //!
 //! assert!(shipped().iter().all(|answer| answer.counters.len() == 4)); // without pressure, with it, sorted, never sorted
 //! ```
@@ -41,7 +41,7 @@ pub struct Answer {
 /// Bytes that guests have, for the model: what its monitor looks through.
 const RAM: u64 = 384 << 20;
 const KEYS: [&str; 9] = ["kernel", "lists", "program", "pages", "seconds", "seed", "swappiness", "by", "variant"];
-const SHIPPED: &str = include_str!("../data/pulses.csv");
+const SHIPPED: &str = include_str!("../../data/pulses.csv");
 
 impl Answer {
     /// A figure of a variant by its name of [`refault_lab::experiments::lru_sort::pulsed::METRICS`].
