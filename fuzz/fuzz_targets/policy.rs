@@ -1,4 +1,4 @@
-//! A policy as users write it, and what happens to it: any text is a policy or a named problem, and a policy with any
+//! A policy as users write it, and what happens to it: any text is a policy or a named problem. A policy with any
 //! parameters that are accepted evicts what is in memory, once, whatever is accessed, freed and forgotten.
 #![no_main]
 

@@ -2,7 +2,7 @@
 //! views of memory), and ours that NumPy makes arrays of.
 //!
 //! The buffer protocol is part of the stable interface since CPython 3.11. CPython 3.10 has the same functions with the
-//! same structure, so that they are declared here and not taken from PyO3, which leaves them out for 3.10.
+//! same structure. They are declared here because PyO3 leaves them out for 3.10.
 //!
 //! Invariant: a buffer that was taken is given back once, with the interpreter's lock held.
 

@@ -33,9 +33,10 @@ impl Drop for StopUnwinding {
     }
 }
 
-/// Calls what may still be under way when the interpreter ends. Before 3.14 CPython ends a thread then by `pthread_exit`,
-/// which unwinds it, as soon as it asks for the interpreter's lock again (after a sleep, or from a socket): what Rust
-/// holds would be given back without the lock, which ends the process by a signal.
+/// Calls what may still be under way when the interpreter ends. Before 3.14 CPython ends a thread then by
+/// `pthread_exit`, which unwinds it. It does so as soon as the thread asks for the interpreter's lock again, after a
+/// sleep or from a socket. What Rust holds would then be given back without the lock, which ends the process by a
+/// signal.
 fn call<'py>(callable: &Bound<'py, PyAny>, arguments: (u64, usize)) -> PyResult<Bound<'py, PyAny>> {
     let py = callable.py();
     let arguments = arguments.into_pyobject(py)?;

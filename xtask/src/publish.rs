@@ -1,5 +1,5 @@
-//! What would be given to the registry, crate by crate in the order of their dependencies, as `cargo publish` does it,
-//! which also looks each version up there. Publishing itself is for people: `cargo publish --workspace`.
+//! The crates that would be given to the registry, one by one in the order of their dependencies, as `cargo publish`
+//! does it. That also looks each version up there. Publishing itself is for people: `cargo publish --workspace`.
 
 use crate::steps::{Failure, step};
 

@@ -1,10 +1,10 @@
 //! What monitoring costs a simulation, and whether schemes cost in proportion to regions.
 //!
 //! `cargo bench -p refault-bench --bench monitoring -- [PAGES] [REGIONS]`: by default 2^24 pages and 1000 regions. The
-//! first table replays uniform accesses over all pages with the monitor over them (default intervals: a check of each
-//! region every 5 ms) at several speeds of the simulated program, and tells which part of the real time went into
-//! monitor and schemes. The second runs monitor and schemes over memory that answers from a counter, at several numbers
-//! of regions, and tells the time of one region at one pass.
+//! first table replays uniform accesses over all pages with the monitor over them, at several speeds of the simulated
+//! program. The intervals are the defaults: a check of each region every 5 ms. The table tells which part of the real
+//! time went into monitor and schemes. The second table runs monitor and schemes over memory that answers from a
+//! counter, at several numbers of regions. It tells the time of one region at one pass.
 
 use std::ops::Range;
 use std::time::Instant;

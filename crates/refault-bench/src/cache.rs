@@ -1,8 +1,8 @@
 //! `refault-bench cache`: a file larger than memory, through refault's page cache and through the kernel's.
 //!
-//! Both serve the same work from the same file on the same disk, page by page, with the same memory, one after the other,
-//! in alternating order: ours with direct I/O and a limit, the kernel's in a memory cgroup of that size and [`ALLOWANCE`]
-//! more for the program itself. The file is taken out of the kernel's page cache before each run.
+//! Both serve the same work from the same file on the same disk, page by page, with the same memory. They run one after
+//! the other, in alternating order: ours with direct I/O and a limit, the kernel's in a memory cgroup of that size and
+//! [`ALLOWANCE`] more for the program itself. The file is taken out of the kernel's page cache before each run.
 
 mod array;
 pub mod load;

@@ -67,8 +67,8 @@ const AGAINST_UNPATCHED: &[(&str, &str)] = &[
 fn cases(experiment: &str) -> &'static [Case] {
     match experiment {
         // The document does not say how large the cache is beside the file; the model takes 1.0 and 1.2. Of a file that
-        // fits nothing is read twice, so that the first is a tenth larger here; of one of 1.2 memories so few pages are
-        // ever asked for by zipf 1.2 that they fit too, so that the second has six memories.
+        // fits nothing is read twice, so that the first is a tenth larger here; the second has six memories. Of a file
+        // of 1.2 memories, zipf 1.2 asks for only as many pages as fit too.
         "shadow-lru" => &[
             Case {
                 name: "fio 1 (uniform)",

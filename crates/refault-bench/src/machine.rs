@@ -3,8 +3,8 @@
 //! The first table is the speed goal: four tasks on four CPUs, `nvme` for files and swap, memory for half of the pages
 //! they access, by policy and kind of access; all of a run is timed, the making of tables included. The second table
 //! holds the work and grows the memory: four tasks in a group of fixed size beside a task that has filled the rest and
-//! sleeps. An access then costs the difference between a run of twice the accesses and one of once, divided by the
-//! accesses, so that filling is not in it. Times are processor time of this thread's process, not of the wall.
+//! sleeps. The cost of an access is the difference between a run of twice the accesses and one of once, divided by the
+//! accesses. So filling is not in it. Times are processor time of this thread's process, not of the wall.
 
 use std::io::Write;
 

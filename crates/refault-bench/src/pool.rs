@@ -1,10 +1,10 @@
 //! `refault-bench pool`: four programs that share one memory, divided three ways.
 //!
-//! A memcached that is read as fast as it answers, one that is read now and then, a compiler that is started again and
-//! again, and a scan that goes round at a fixed speed run together: under the kernel's cgroups, one each below a parent
-//! with the only limit, and zram; under `refault run --memory` with a quarter each; and in a pool. The kernel's side runs
-//! first. What zram took beside the limit is added to the limit, and that is what the other two sides may use in all; a
-//! cgroup also counts code, stacks and page tables, so the kernel's side gets an allowance for each program.
+//! Four programs run together. One memcached is read as fast as it answers, another now and then. A compiler is started
+//! again and again, and a scan goes round at a fixed speed. They run under the kernel's cgroups, one each below a
+//! parent with the only limit, and zram; under `refault run --memory` with a quarter each; and in a pool. The kernel's
+//! side runs first. What zram took beside the limit is added to the limit, and that is what the other two sides may use
+//! in all; a cgroup also counts code, stacks and page tables, so the kernel's side gets an allowance for each program.
 //!
 //! What counts is what each program got done in the counted seconds, as all four run. The sum is over the programs of
 //! what each did as a share of what it did under the fixed division: a unit that they have in common.

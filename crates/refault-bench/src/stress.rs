@@ -1,8 +1,9 @@
 //! `refault-stress`: proves on this machine that nothing is lost.
 //!
-//! Runs a program ([`churn`]) under `refault run` with less memory than it has, for every kind of store and both ways
-//! of serving faults in turn, while the budget is changed all the time. Each word that the program reads is compared
-//! with what it wrote last. Ends with exit code 1 and the command that repeats it as soon as something is wrong.
+//! Runs a program ([`churn`]) under `refault run` with less memory than it has, while the budget is changed all the
+//! time. Every kind of store and both ways of serving faults have their turn. Each word that the program reads is
+//! compared with what it wrote last. Ends with exit code 1 and the command that repeats it as soon as something is
+//! wrong.
 
 mod block;
 mod churn;

@@ -1,7 +1,7 @@
 //! `refault compare --dask`: the runs come from a Dask cluster.
 //!
 //! The command speaks no Dask. It hands what was asked, as one JSON text, to the Python package `refault`, whose sweep
-//! it is (`refault.cluster`), and takes the runs back as the JSON that `--format json` writes; tables, verdicts and
+//! it is (`refault.cluster`). It takes the runs back as the JSON that `--format json` writes; tables, verdicts and
 //! files are made of them here, as of runs of this machine. Files are named by their paths: every worker must find them
 //! there.
 

@@ -1,7 +1,7 @@
 //! Options that do not exist: the one that was meant is named.
 //!
-//! Commands that end with a program take all behind its name for the program's, and so would clap take an option that it
-//! does not know, in front of the program, for the program itself. Here the command line is looked through first. What
+//! Commands that end with a program take all behind its name for the program's. In front of the program, clap would
+//! take an option that it does not know for the program itself. Here the command line is looked through first. What
 //! other tools call an option is in [`SYNONYMS`]; else the most similar name is meant.
 
 pub mod absent;

@@ -1,6 +1,6 @@
 //! `refault run`: an unmodified program under a memory budget.
 //!
-//! The command looks at the program and the machine, says in one line what stands in the way if something does, and
+//! The command looks at the program and the machine, and says in one line what stands in the way, if anything does. It
 //! starts the program with the agent preloaded ([`tree`]): exit status, signals, terminal and output are the program's
 //! own.
 

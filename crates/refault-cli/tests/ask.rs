@@ -1,5 +1,5 @@
-//! `refault ask`: what was asked before is shown without an emulator, what cannot be asked is said in one line, and one
-//! kernel is booted where there is one.
+//! `refault ask`: what was asked before is shown without an emulator, and what cannot be asked is said in one line.
+//! Where a kernel and an emulator are found, one kernel is booted.
 
 use std::process::Command;
 

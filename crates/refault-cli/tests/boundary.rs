@@ -253,8 +253,8 @@ fn the_agent_names_nothing_private_of_libc() {
     }
 }
 
-/// A program finds none of the agent's functions in place of those of its own libraries, an unwinder least of all, and the loader
-/// has nothing to look for but what is there anyhow.
+/// A program finds none of the agent's functions in place of those of its own libraries, an unwinder least of all. The
+/// loader has nothing to look for but what is there anyhow.
 #[test]
 fn the_library_has_no_names_for_others_and_needs_libc_alone() {
     let said = |program: &str, option: &str| {

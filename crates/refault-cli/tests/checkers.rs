@@ -1,8 +1,8 @@
 //! What checkers, debuggers and tracers say of a program alone and under `refault run`, as a page of the reference.
 //!
-//! Each row is made anew: a program is compiled, a tool runs it alone and under a budget of half of its memory, and what
-//! is said must be the same, or differ as [`DIFFERENT`] says in words. The page is compared for tools of the versions that
-//! it names. `REFAULT_WRITE_DOCS=1 cargo test -p refault-cli --test programs checkers` writes it anew.
+//! Each row is made anew: a program is compiled, and a tool runs it alone and under a budget of half of its memory.
+//! What is said must be the same, or differ as [`DIFFERENT`] says in words. The page is compared for tools of the
+//! versions that it names. `REFAULT_WRITE_DOCS=1 cargo test -p refault-cli --test programs checkers` writes it anew.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

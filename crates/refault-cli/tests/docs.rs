@@ -1,5 +1,5 @@
-//! README and the pages of `docs` are readable: bounded in words, without dead links, in sentences that end, with tests
-//! that exist behind their promises, and a notebook whose entries say what they must.
+//! README and the pages of `docs` are readable: bounded in words, without dead links, in sentences that end. Tests
+//! exist behind their promises, and the entries of the notebook say what they must.
 //!
 //! `REFAULT_WRITE_DOCS=1 cargo test -p refault-cli --test all docs` writes the page of commands anew.
 

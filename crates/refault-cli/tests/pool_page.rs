@@ -1,5 +1,5 @@
-//! The guides to pools, hosts and watching: each block of commands runs as it stands there, the metrics of the reference
-//! are those that are served, and the files of contrib/ load where the tools for them are installed.
+//! The guides to pools, hosts and watching: each block of commands runs as it stands there, and the metrics of the
+//! reference are those that are served. The files of contrib/ load where the tools for them are installed.
 
 mod common;
 

@@ -233,7 +233,7 @@ fn small_locks_in(memory: &str, argument: &str) -> String {
     said
 }
 
-/// What the tool has reserved does not stand in the way of a program that limits its addresses, and the program may use up
+/// What the tool has reserved does not stand in the way of a program that limits its addresses. The program may use up
 /// all of them.
 #[test]
 fn a_programs_limit_of_addresses_is_its_own() {

@@ -140,8 +140,8 @@ impl<'a> Node<'a> {
         Some(Node { value, origin: self.origin, path: self.join(key), by_program: self.by_program })
     }
 
-    /// Refuses a value that is not a table, or has a key that is not listed, unless a program wrote it and it asks for
-    /// nothing.
+    /// Refuses a value that is not a table, or has a key that is not listed. A key with a value that asks for nothing
+    /// is let through if a program wrote it.
     pub fn only(&self, keys: &[&str]) -> Result<(), ConfigError> {
         let table = self.value.as_object().ok_or_else(|| self.error("must be a table"))?;
         let is_unknown = |(key, value): &(&String, &Value)| {

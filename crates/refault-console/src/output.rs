@@ -1,11 +1,11 @@
 //! Where results go, and in which form: nothing that was there before is lost.
 //!
 //! A command claims its outputs before it works. A claim fails if the path is the same file as an input or another
-//! output (by inode, so also through links), if a file of another kind lies there (unless `--force`), or if nothing can
-//! be written there. What is written goes to a file without a name in the same directory, which gets its name when it
-//! is whole: a command that fails or is interrupted leaves the old file as it was, and nothing else. Where the file
-//! system has no such files, one with a name of its own stands in, and is removed unless the command is killed. Pipes
-//! and devices are written as they are.
+//! output (by inode, so also through links). It fails if a file of another kind lies there (unless `--force`), or if
+//! nothing can be written there. What is written goes to a file without a name in the same directory, which gets its
+//! name when it is whole: a command that fails or is interrupted leaves the old file as it was, and nothing else. Where
+//! the file system has no such files, one with a name of its own stands in, and is removed unless the command is
+//! killed. Pipes and devices are written as they are.
 //!
 //! ```
 //! use std::path::Path;

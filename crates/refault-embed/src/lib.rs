@@ -2,9 +2,9 @@
 //!
 //! Cargo has no stable way to name the `cdylib` of a dependency. But a program is compiled when all its dependencies
 //! are whole, and the compiler is told where their `rlib`s lie; the shared library of a crate that is both lies beside
-//! it. The macro reads those arguments, packs the libraries by zstd and leaves them as bytes in the program. Where
-//! nothing is linked (`cargo check`, clippy, documentation), or the arguments are not in sight, it leaves nothing, and
-//! the program has to find the libraries elsewhere.
+//! it. The macro reads those arguments, packs the libraries by zstd and leaves them as bytes in the program. It leaves
+//! nothing where nothing is linked (`cargo check`, clippy, documentation), or the arguments are not in sight. The
+//! program then has to find the libraries elsewhere.
 //!
 //! Cost: reading and packing a few MiB per compilation of the program.
 #![forbid(unsafe_code)]

@@ -1,11 +1,11 @@
 //! The curve "limit against refaults per second" of a group, from its working sets by age.
 //!
-//! Under a limit the pages that stay are those that were accessed last: a limit of the working set of a window of length
-//! T keeps what was accessed within T. A page then comes back each time it is accessed after more than T, and in a
-//! program whose behaviour is steady that happens at the rate at which the working set still grows with the window, the
-//! slope of w at T (Denning and Schwartz, *Properties of the working-set model*, CACM 1972). Working sets are measured at
-//! a few lengths only. w bends downwards, so the slope at one of them lies between those of the two chords that meet
-//! there: these are the error that is told.
+//! Under a limit the pages that stay are those that were accessed last: a limit of the working set of a window of
+//! length T keeps what was accessed within T. A page then comes back each time it is accessed after more than T. In a
+//! program whose behaviour is steady that happens at the rate at which the working set still grows with the window.
+//! This is the slope of w at T (Denning and Schwartz, *Properties of the working-set model*, CACM 1972). Working sets
+//! are measured at a few lengths only. w bends downwards, so the slope at one of them lies between those of the two
+//! chords that meet there: these are the error that is told.
 //!
 //! ```
 //! use std::time::Duration;

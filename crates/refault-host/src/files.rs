@@ -1,8 +1,9 @@
 //! Which files fill the page cache, and of which groups.
 //!
-//! Files are opened, never read: `cachestat` (Linux 6.5) says how many pages of one are cached, dirty and lately evicted, and
-//! `mincore` where there is no such call, which tells cached pages alone, and those only to a file's owner and root. Neither moves a
-//! page on the kernel's lists. The groups of a file's pages are found by a sample of them ([`pages`]), for root.
+//! Files are opened, never read: `cachestat` (Linux 6.5) says how many pages of one are cached, dirty and lately
+//! evicted. Where there is no such call, `mincore` tells cached pages alone, and those only to a file's owner and root.
+//! Neither moves a page on the kernel's lists. The groups of a file's pages are found by a sample of them ([`pages`]),
+//! for root.
 //!
 //! Cost: some microseconds for each file whose directory entry is cached, on all processors; what is kept is the largest files
 //! that were asked for.

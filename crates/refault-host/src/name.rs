@@ -1,7 +1,7 @@
 //! What a group is, by its path: a unit of systemd, a container, a pod.
 //!
-//! systemd writes `\x2d` for `-` in names of units, Docker, containerd, CRI-O and Podman put a container's identifier
-//! of 64 hexadecimal digits into the last part of the path, and the kubelet the pod's identifier into the part above.
+//! systemd writes `\x2d` for `-` in names of units. Docker, containerd, CRI-O and Podman put a container's identifier
+//! of 64 hexadecimal digits into the last part of the path. The kubelet puts the pod's identifier into the part above.
 //!
 //! ```
 //! use refault_host::name::{Kind, of_path};

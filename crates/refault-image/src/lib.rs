@@ -1,12 +1,12 @@
 //! Whether the agent's library can be preloaded into a program, from a look at the program's file.
 //!
-//! [`look`] follows scripts to their interpreters and a loader that was given as the program to the program that it
-//! loads, and reads the headers of what it comes to: machine, loader, libraries. [`preload`] makes the value of
-//! `LD_PRELOAD` that such a program can start with. The command asks before it starts the first program, the agent before
-//! each that a managed process executes.
+//! [`look`] follows scripts to their interpreters, and a loader that was given as the program to the program that it
+//! loads. It reads the headers of what it comes to: machine, loader, libraries. [`preload`] makes the value of
+//! `LD_PRELOAD` that such a program can start with. The command asks before it starts the first program, the agent
+//! before each that a managed process executes.
 //!
-//! Invariants: neither libc nor an allocator is used, nothing is written but to what the caller gives, and a file that is
-//! no regular one is never opened. Cost: a look makes some twenty system calls, which take some 20 µs.
+//! Invariants: neither libc nor an allocator is used, and nothing is written but to what the caller gives. A file that
+//! is no regular one is never opened. Cost: a look makes some twenty system calls, which take some 20 µs.
 //!
 //! ```
 //! use refault_image::{Obstacle, look};

@@ -3,8 +3,8 @@
 //! Both sides are bounded by the kernel: the resident one by the group's limit, the compressed one by the device's. The
 //! bounds' sum is the total, so that no program, whatever it writes and however fast, exceeds it between two looks. The
 //! compressed side is kept ahead of its use by a *slack*, which is as large as the use has grown lately; a look that
-//! finds too little of it lowers the limit a step, which has the kernel compress as much, and gives what that brings to
-//! the slack.
+//! finds too little of it lowers the limit a step. The kernel then compresses as much, and the look gives what that
+//! brings to the slack.
 //!
 //! Invariant: limit + compressed + slack ≤ total, but for a 64th of it, which is lent where a full device keeps the
 //! kernel from making room. What does not compress cannot pay it back: then the border is stuck, and says so.
@@ -133,8 +133,8 @@ impl Border {
                 }
             }
         }
-        // What goes on with hardly any slack finds no room at its next page, and may be in the kernel then, which fails the
-        // call or ends the program instead of having it wait.
+        // A program that runs on with hardly any slack finds no room at its next page. It may be in the kernel then,
+        // which fails the call or ends the program instead of having it wait.
         if self.is_paused && found != Found::Stuck && self.room.saturating_sub(sides.compressed()?) >= wanted / 2 {
             self.pause(sides, false);
         }

@@ -1,9 +1,9 @@
 //! A program and its children under a budget by the kernel's own paging.
 //!
 //! A [`Keeper`] makes a memory cgroup and a zram device, and moves the border between what may be resident and what may
-//! be compressed ([`border`]). Both sides are bounded by the kernel itself, the group's limit and the device's
-//! `mem_limit`, and their sum never exceeds the budget by more than a 64th, whenever the keeper runs. What was made
-//! stands in a [`journal`] before it is used, so that another process can remove it.
+//! be compressed ([`border`]). Both sides are bounded by the kernel itself, by the group's limit and the device's
+//! `mem_limit`. Their sum never exceeds the budget by more than a 64th, whenever the keeper runs. What was made stands
+//! in a [`journal`] before it is used, so that another process can remove it.
 //!
 //! The crate has no policy of its own: which page leaves is the kernel's choice. All files are found through [`Places`],
 //! so that tests can give others.

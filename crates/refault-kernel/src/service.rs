@@ -1,8 +1,8 @@
 //! A keeper as a process of its own, which outlives the tool: lines of JSON out, budgets in.
 //!
 //! The tool starts it, reads [`Report`]s from its standard output and writes a budget in bytes per line to its standard
-//! input. When that ends, because the tool has ended or was killed, the keeper goes on until nothing runs in its group,
-//! and then removes all that it made. A device on which other groups have pages that do not fit into their memory stays
+//! input. When that ends, the tool has ended or was killed. The keeper then goes on until nothing runs in its group,
+//! and removes all that it made. A device on which other groups have pages that do not fit into their memory stays
 //! until they do; the keeper waits for that.
 
 use std::fs::File;

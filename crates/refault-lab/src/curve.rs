@@ -1,9 +1,10 @@
 //! Miss-ratio curves: how many accesses miss at each memory size, and the answers people read off them.
 //!
 //! LRU's curve is exact at every size from one pass (reuse distances); those of other policies are simulated at the
-//! sizes asked for. The *knee* is where more memory stops paying: with memory in parts of the footprint and the miss
-//! ratio scaled so that no memory is 1 and the whole footprint is 0, the point of the curve farthest below the straight
-//! line between those two ends (Satopää et al., *Finding a "Kneedle" in a Haystack*, ICDCS Workshops 2011).
+//! sizes asked for. The *knee* is where more memory stops paying. Memory is taken in parts of the footprint, and the
+//! miss ratio scaled so that no memory is 1 and the whole footprint is 0. The knee is the point of the curve farthest
+//! below the straight line between those two ends. (Satopää et al., *Finding a "Kneedle" in a Haystack*, ICDCS
+//! Workshops 2011.)
 //!
 //! ```
 //! use refault_lab::curve::lru_curve;
@@ -160,7 +161,7 @@ pub struct CurvePlan {
     pub memory_budget: u64,
 }
 
-/// The curves of a trace: LRU's from one pass of reuse distances, which also finds the footprint, the others by
+/// The curves of a trace: LRU's from one pass of reuse distances, which also finds the footprint. The others come from
 /// simulation at the sizes that `sizes` answers for a footprint (both in pages, ascending).
 ///
 /// # Errors

@@ -1,9 +1,9 @@
 //! The lab: many policies at many memory sizes over traces, miss-ratio curves, and published experiments run again.
 //!
-//! [`sweep`] replays a trace under every policy and size in two passes, [`curve`] finds how misses depend on memory,
-//! [`own`] replays a policy that is not in the registry, [`results`] writes what was found as CSV or JSON, [`experiments`] holds the published experiments, and
-//! [`scenarios`] runs simulated machines described in files. Policies are
-//! named as on the command line ([`policies`]), amounts of memory too ([`size`]).
+//! [`sweep`] replays a trace under every policy and size in two passes, and [`curve`] finds how misses depend on
+//! memory. [`own`] replays a policy that is not in the registry. [`results`] writes what was found as CSV or JSON.
+//! [`experiments`] holds the published experiments, and [`scenarios`] runs simulated machines described in files.
+//! Policies are named as on the command line ([`policies`]), amounts of memory too ([`size`]).
 //!
 //! Invariant: no result depends on the number of threads, on the clock, or on the order in which threads work.
 //!

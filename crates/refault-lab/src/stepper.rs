@@ -55,8 +55,8 @@ pub struct Stepper {
 }
 
 impl Stepper {
-    /// A policy named as on the command line, over an empty memory of `memory_pages` (1 to [`MAX_PAGES`]), for pages
-    /// numbered from 0 to below `pages` (likewise) that are accessed in one way.
+    /// A policy named as on the command line, over an empty memory of `memory_pages` (1 to [`MAX_PAGES`]). Pages are
+    /// numbered from 0 to below `pages` (likewise) and are accessed in one way.
     ///
     /// # Errors
     /// The policy is not known or needs the future, or a number is out of range.

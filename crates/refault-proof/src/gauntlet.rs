@@ -187,8 +187,8 @@ impl Gauntlet {
         Ok(Attempt::Ran(Box::new(Row { program: program.clone(), alone, managed })))
     }
 
-    /// Runs a shell command of the caller's alone and then under the tool with each of these budgets, in percent of
-    /// the memory that it had alone, but [`MIN_ATTEMPT`] at least. `row` is told each result as it comes.
+    /// Runs a shell command of the caller's alone and then under the tool with each of these budgets. They are in
+    /// percent of the memory that it had alone, but [`MIN_ATTEMPT`] at least. `row` is told each result as it comes.
     ///
     /// # Errors
     /// Nothing could be started.

@@ -1,9 +1,9 @@
 //! What the threads of a command do that has not ended in time: two looks at its processes, a moment apart.
 //!
-//! A lost wakeup and a processor that others have look the same from outside: nothing comes. What tells them apart is in
-//! `/proc`: whether a thread has run between the looks, or stood in a queue for a processor (state R, which one that
-//! starves has all the time); and if neither, in which system call it waits, and where in the kernel. If gdb is
-//! there, it says where each thread is in the program: what it stops is killed afterwards.
+//! A lost wakeup and a processor that others have look the same from outside: nothing comes. What tells them apart is
+//! in `/proc`: whether a thread has run between the looks, or stood in a queue for a processor. That is state R, which
+//! a thread that starves has all the time. If it did neither, `/proc` has the system call in which it waits, and where
+//! in the kernel. If gdb is there, it says where each thread is in the program: what it stops is killed afterwards.
 //!
 //! Nothing here takes the lock of a process's memory, which a process that stands still may hold.
 

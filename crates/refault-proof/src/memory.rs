@@ -10,9 +10,9 @@
 //! A mapping with a userfaultfd on it (`um`, `uw`, `ui` among its `VmFlags`) is counted whatever it looks like. The
 //! rules err on the side of counting.
 //!
-//! A walk through a process takes milliseconds, in which thousands of pages may move from one of its mappings to
-//! another, or from one process to the next, and are met twice or never. So when all have been walked through, all are
-//! asked at once how much anonymous memory they have, and what was counted of each is scaled by that.
+//! A walk through a process takes milliseconds. Meanwhile thousands of pages may move from one of its mappings to
+//! another, or to the next process, and are met twice or never. So after the walks all processes are asked at once how
+//! much anonymous memory they have. What was counted of each is scaled by that.
 //!
 //! Cost: a walk through the page tables of every process per sample.
 

@@ -1,6 +1,6 @@
 //! Finding AES keys in a dump of memory.
 //!
-//! A cipher keeps its expanded key, 176 bytes for a key of 128 bits and 240 for one of 256, each word of which follows
+//! A cipher keeps its expanded key, 176 bytes for a key of 128 bits and 240 for one of 256. Each word of it follows
 //! from earlier ones (FIPS 197, section 5.2). Random bytes obey that with probability 2^-32 per word, so a place that
 //! obeys it throughout holds a key. (The idea is that of Halderman and others, "Lest We Remember", 2008, without their
 //! tolerance for decay.)

@@ -30,8 +30,8 @@ const LOOKING_INTERVAL: Duration = Duration::from_secs(10);
 pub enum Limit {
     /// This time of the clock.
     Clock(Duration),
-    /// This time of the clock if it stands still then, otherwise until it has had as much processor time, and
-    /// 30 times as long at most: for a machine whose processors others have.
+    /// This time of the clock if it stands still then. Otherwise until it has had as much processor time, and 30 times
+    /// as long at most: for a machine whose processors others have.
     Processor(Duration),
 }
 

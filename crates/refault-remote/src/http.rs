@@ -55,8 +55,8 @@ pub(crate) fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item
     std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| (*error).source())
 }
 
-/// Of a client: the time to connect stays, 5 s; the time for the whole answer, 30 s of itself, would end large ranges
-/// over slow links each time anew, so that a limit for silence stands in its place.
+/// Of a client: the time to connect stays, 5 s. The time for the whole answer, 30 s of itself, would end large ranges
+/// over slow links each time anew. A limit for silence stands in its place.
 pub(crate) fn client_options(silence: Duration) -> ClientOptions {
     ClientOptions::new().with_timeout_disabled().with_read_timeout(silence)
 }

@@ -11,10 +11,11 @@
 //! What it promises:
 //!
 //! - **The object is the one that was opened**: each request carries the object's ETag if it is strong, and each
-//!   answer's ETag, time of the last change and length are compared. An object that was changed meanwhile is an error in
-//!   words, never a mixture of both, as far as these tell it. Without a strong ETag it is the time, in whole seconds: an
-//!   object that was changed in the second in which it is opened is opened in the next, and what was changed less than
-//!   a minute before is not kept in a local file. A change that leaves tag, time and length alike is not noticed.
+//!   answer's ETag, time of the last change and length are compared. An object that was changed meanwhile is an error
+//!   in words, never a mixture of both, as far as these tell it. Without a strong ETag it is the time, in whole
+//!   seconds. An object that was changed in the second in which it is opened is opened in the next. What was changed
+//!   less than a minute before is not kept in a local file. A change that leaves tag, time and length alike is not
+//!   noticed.
 //! - **Requests are few and bounded**: ranges that are wanted together ([`refault_cache::CachedFile::prefetch_ranges`],
 //!   windows of readahead) and lie near each other are fetched by one request; no more than
 //!   [`RemoteOptions::in_flight`] are under way at a time, for all objects of a [`RemoteStore`].

@@ -81,7 +81,7 @@ pub struct RemoteCounts {
     /// Blocks of local files that were damaged, and fetched again.
     pub damaged_blocks: u64,
     /// Objects that were opened without a local file in spite of [`RemoteOptions::directory`]: the disk was full, or
-    /// the object had no strong ETag and was changed less than a minute before, or at a time that is not known.
+    /// the object had no strong ETag and a last change within a minute before, or at an unknown time.
     pub not_kept: u64,
     /// Bytes of answers that were held at a time at most, before they were in the cache.
     pub most_held_bytes: u64,
@@ -300,9 +300,9 @@ impl Inner {
         receive.recv().unwrap_or_else(|_| Err(gone()))
     }
 
-    /// Fetches ranges of an object at the same time, as far as that is allowed, and passes each answer on as it comes,
-    /// with its place among them. An answer that was not passed on counts as a request under way, so that as many are
-    /// held at most; a request that waits before it is repeated does not.
+    /// Fetches ranges of an object at the same time, as far as that is allowed. Passes each answer on as it comes, with
+    /// its place among them. An answer that was not passed on counts as a request under way, so that as many are held
+    /// at most; a request that waits before it is repeated does not.
     pub(crate) fn fetch(
         &self,
         meta: &ObjectMeta,

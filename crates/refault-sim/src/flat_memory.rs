@@ -184,8 +184,8 @@ impl FlatMemory {
         self.state[page as usize] & bits::MAPPED != 0
     }
 
-    /// Whether an access changes nothing: it goes through a mapping, the page is mapped, its accessed bit and its
-    /// region's are set, and it is dirty if the access is a write.
+    /// Whether an access changes nothing: it goes through a mapping to a mapped page, the accessed bits of page and
+    /// region are set, and a written page is dirty.
     #[inline]
     pub fn is_noop(&self, access: Access) -> bool {
         let needed = NEEDED[access.kind_bits()];

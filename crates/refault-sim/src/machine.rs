@@ -1,7 +1,7 @@
 //! The simulated machine: tasks on CPUs, memory on nodes, groups with limits, devices, and time.
 //!
 //! It is driven by events and deterministic: the same configuration gives the same run. Hits are not events: a task
-//! runs through its accesses, which only set bits, until it misses, until its time slice ends, or until it is
+//! runs through its accesses, which only set bits. It runs until it misses, until its time slice ends, or until it is
 //! [`LOOKAHEAD`] ahead of the clock. Everything that allocates, reclaims or waits happens in the order of time.
 //!
 //! ```text

@@ -1,5 +1,5 @@
-//! Exact misses of OPT, LRU and FIFO on the sequences that real kernels were measured on, beside what another program
-//! computed for them (`bounds.csv` of `refault-testing`).
+//! Exact misses of OPT, LRU and FIFO on the sequences that real kernels were measured on. Beside them stands what
+//! another program computed for them (`bounds.csv` of `refault-testing`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

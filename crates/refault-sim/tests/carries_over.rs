@@ -1,11 +1,11 @@
-//! What "a result on a trace carries over" means: the same accesses through the replay and through a live structure in
-//! this process make the same victims, faults and counters, for every policy that both run.
+//! What "a result on a trace carries over" means: the same accesses are made through the replay and through a live
+//! structure in this process. Both have the same victims, faults and counters, for every policy that both run.
 //!
 //! The structure is driven as a pager drives a policy, and shares no code with the replay but the core: it holds a
-//! [`DynPolicy`], tells it of pages that came in only when it next needs victims, keeps shadows in slots of its own and
-//! its pages in a table of bytes that are really written and read back. One thread; accessed bits are read exactly. Its
-//! limits are those of ARCHITECTURE.md: threads, background eviction and accessed bits that are found by scanning are
-//! not in it.
+//! [`DynPolicy`], and tells it of pages that came in only when it next needs victims. It keeps shadows in slots of its
+//! own, and its pages in a table of bytes that are really written and read back. One thread; accessed bits are read
+//! exactly. Its limits are those of ARCHITECTURE.md: threads, background eviction and accessed bits that are found by
+//! scanning are not in it.
 
 use refault_core::memory::{Eviction, LookAround, Memory, Neighbourhood, PageTables, References, SwapSpace, Walk};
 use refault_core::policy::registry::{self, BuildContext, FrontEnd, PolicySpec};

@@ -29,8 +29,8 @@ const COUNTER_TOLERANCE: f64 = 0.05;
 /// Pages that a CPU of 6.1 holds back before they reach the lists.
 const OLD_BATCH: usize = 15;
 
-/// How far loads may be off, in most cells, in the given share of them, and in any but those that are known to be off,
-/// which are named with how far; and in what share of their significant cells other counters must be close.
+/// How far loads may be off, in most cells, in the given share of them, and in any. Cells that are known to be off are
+/// named with how far; and in what share of their significant cells other counters must be close.
 struct Goal {
     most: f64,
     share: f64,
@@ -83,8 +83,8 @@ fn mglru_7_2_with_its_swap_cache_matches_kernel_7_2() {
     check("7.2", "mglru{swap_cache=yes}", Goal { known: &[("anon-scan", "75%", 0.081)], ..GOAL });
 }
 
-/// A scan larger than memory: at each moment the kernel had the same generations with the same pages, but for those that
-/// wait in a batch of additions, until it has read a quarter of memory again; after that they are near.
+/// A scan larger than memory: at each moment the kernel had the same generations with the same pages, but for those
+/// that wait in a batch of additions. That holds until it has read a quarter of memory again; after that they are near.
 #[test]
 fn a_scan_of_7_2_has_the_kernels_generations_at_each_moment() {
     let sequence = generate(&workloads()["anon-cyclic-1.5"]);

@@ -156,8 +156,8 @@ const SCAN_BESIDE_HOT: &str = "scanhot:pages=65536,hot=16384,accesses=1000000";
 const HOT_THEN_CYCLIC: &str = "hotthencyclic:pages=65536";
 /// Policies whose miniatures do the same over accesses through mappings.
 const OF_MAPPINGS: [&str; 3] = ["lru", "clock", "s3fifo"];
-/// As [`compare`], of accesses through mappings to anonymous memory, at an eighth, a quarter and half of the pages, with
-/// the sample that is right for a quarter.
+/// As [`compare`], of accesses through mappings to anonymous memory, at an eighth, a quarter and half of the pages. The
+/// sample is that which is right for a quarter.
 fn compare_mapped(spec: &str, policies: &[&str]) -> Vec<(String, f64, u32)> {
     let mut reader = Source::workload(spec.parse().expect("a workload")).open().expect("generators open");
     let entries = reader.read_to_end().expect("generators do not fail");

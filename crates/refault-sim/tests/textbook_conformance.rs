@@ -72,7 +72,8 @@ const CONTENDERS: &[Contender] = &[
 ];
 
 /// Rows where the reference simulator holds more pages than its memory: its LIRS with one resident HIR page loses track
-/// of a page whose hits it goes on counting (445 times in this row, up to two pages at once). Trace, memory, tolerance.
+/// of a page whose hits it goes on counting. In this row that happens 445 times, with up to two pages at once. Trace,
+/// memory, tolerance.
 const OVERFULL_LIRS: &[(&str, usize, f64)] = &[("spec-gcc", 15, 0.015)];
 
 /// One line of the table.

@@ -1,5 +1,5 @@
-//! Compression of one page: LZ4 for what may come back soon, zstd for what stays cold, and for arrays of numbers words
-//! without their zero bytes, or without the bytes that are the same in all.
+//! Compression of one page: LZ4 for what may come back soon, zstd for what stays cold. Arrays of numbers are stored as
+//! words without their zero bytes, or without the bytes that are the same in all.
 //!
 //! Invariants: nothing is allocated after [`Scratch::new`], nor after [`Scratch::lean`] but zstd's tables; the output of either codec is at most one page, otherwise
 //! the page is kept raw. Cost on 4 KiB: LZ4 some 3–8 µs in, 1 µs out; words some 0.7 µs in, 0.3 out, columns 2 and 0.6; zstd (level 1) two to three times that for a

@@ -1,9 +1,9 @@
 //! Pages of words that differ in few neighbouring bytes, stored as one word and those bytes of all.
 //!
-//! Whole numbers in eight bytes each are such wherever they are below some 2²⁴ (indices, codes of categories, counts), times
-//! of one day, pointers into one heap, and doubles that stand for small whole numbers. None of their bytes need be zero. LZ4
-//! finds in each word only that some bytes come again, which costs it as much as it saves: of random numbers below 8
-//! million it leaves 66 %, this 38.
+//! Whole numbers in eight bytes each are such wherever they are below some 2²⁴ (indices, codes of categories, counts).
+//! So are times of one day, pointers into one heap, and doubles that stand for small whole numbers. None of their bytes
+//! need be zero. LZ4 finds in each word only that some bytes come again, which costs it as much as it saves: of random
+//! numbers below 8 million it leaves 66 %, this 38.
 //!
 //! Not for words that repeat, near each other, more often than not, as in [`crate::words`].
 //!

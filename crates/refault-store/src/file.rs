@@ -1,8 +1,8 @@
 //! Pages in a file: fixed slots of one page, written in batches, freed and reused.
 //!
 //! A batch takes consecutive slots where it can, so that the device sees few long writes. The checksum of each page
-//! (or, with encryption, its authentication tag) is kept in memory, so a write that went nowhere, half of the way or to
-//! the wrong place is found out when the page is read: old data never passes for new.
+//! (or, with encryption, its authentication tag) is kept in memory. So a read finds out a write that was lost, done by
+//! half or put in the wrong place: old data never passes for new.
 //!
 //! Encryption: AES-256-GCM with a key that is drawn at start, kept out of core dumps and swap, and wiped on drop; the
 //! nonce is a counter that never repeats under one key; the slot number is authenticated too.

@@ -5,8 +5,8 @@
 //! file store and fails on purpose, so that every error path is walked in tests.
 //!
 //! Invariants: a slot belongs to one page from the write that returned it until it is released; a read returns exactly
-//! the bytes that were written or an error, never zeros and never older bytes (everything is under a checksum or an
-//! authentication tag that is kept in memory, apart from the data); nothing here allocates after construction; no lock
+//! the bytes that were written or an error, never zeros and never older bytes. Everything is under a checksum or an
+//! authentication tag that is kept in memory, apart from the data; nothing here allocates after construction; no lock
 //! is held across compression or across a read of the file.
 //!
 //! ```

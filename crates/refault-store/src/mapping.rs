@@ -64,7 +64,7 @@ impl Mapping {
         }?;
         let base = NonNull::new(base.cast::<u8>()).expect("invariant: mmap never returns the zero page");
         crate::noted::note(base.as_ptr() as usize, len);
-        // A core dump would look at each page of the reservation, which takes minutes where it is large, and what is
+        // A core dump would look at each page of the reservation, which takes minutes where it is large. What is
         // compressed says nothing to a debugger.
         // SAFETY: advice on the mapping just made; it changes no contents. A failure costs the dump, nothing else.
         let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxDontDump) };

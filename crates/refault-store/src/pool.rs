@@ -1,8 +1,8 @@
 //! The compressed pool: pages kept in memory, compressed.
 //!
-//! Memory is cut into blocks; a block holds objects of one size class (64, 128, … 4160 bytes), so an object wastes 32
+//! Memory is cut into blocks; a block holds objects of one size class (64, 128, … 4160 bytes). So an object wastes 32
 //! bytes on average, and less than one object's room is left at the end of a block. Blocks have 16 KiB in a small pool
-//! and 64 in a large one: what is left at their ends is 9 and 1 % of the memory where pages compress to 40 %, but each
+//! and 64 in a large one: what is left at their ends is 9 and 1 % of the memory where pages compress to 40 %. But each
 //! class may have most of one block free. Freeing never moves anything. A block without objects goes back to the kernel
 //! at once, except a few that are kept against flutter. Blocks that are mostly empty are emptied by
 //! [`CompressedPool::compact`], which moves what has an owner. What the pool reports is the memory of its blocks, not

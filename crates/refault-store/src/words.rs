@@ -1,8 +1,9 @@
 //! Pages of words most of whose bytes are zero, stored without those bytes.
 //!
 //! Arrays of numbers are often such: counts in eight bytes each, measured figures as doubles, sparse data. LZ4 finds a
-//! match for each of their words, which takes several times as long and leaves more. Stored are a bit for each word that
-//! is not zero, for each of those words a bit for each byte that is not, and those bytes.
+//! match for each of their words, which takes several times as long and leaves more. A page is stored as bits that say
+//! which words are not zero. For each of those words there are bits that say which of its bytes are not zero, and those
+//! bytes.
 //!
 //! Not for words that repeat, near each other, more often than not: there LZ4 leaves next to nothing.
 //!

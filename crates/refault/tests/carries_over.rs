@@ -1,6 +1,6 @@
 //! "A result on a trace carries over" for the page cache: the same reads and writes of whole pages through the replay
-//! and through a live [`PageCache`] make the same hits and misses, access by access, and the same counters, for every
-//! policy that both run but three that depend on the number of pages.
+//! and through a live [`PageCache`] make the same hits and misses. They agree access by access, and the counters agree
+//! too. The test covers every policy that both run but three that depend on the number of pages.
 //!
 //! The cache is the one that users have: its own engine, page numbers and frames, over a file in memory that counts
 //! what it is asked for. One thread and no readahead, which the replay does not have.
@@ -20,8 +20,8 @@ const PAGE: usize = 4096;
 const PAGES: u64 = 1800;
 const CAPACITY: u64 = 700;
 /// These depend on how many pages there are, which the replay knows before the first access and the cache learns as the
-/// file is read: the first two look at accessed bits a share of the page numbers at a time (and where there are page
-/// tables, by these), the third has a sketch of that size.
+/// file is read: the first two look at accessed bits a share of the page numbers at a time. Where there are page
+/// tables, the share is of these. The third has a sketch of that size.
 const DEPEND_ON_PAGES: [&str; 3] = ["lrfu", "adaptive-mapped", "wtinylfu"];
 
 /// A file in memory. Clones are the same file.

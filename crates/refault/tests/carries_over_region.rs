@@ -1,5 +1,5 @@
 //! "A result on a trace carries over" for regions: the same accesses through the replay and through a live [`Region`]
-//! make the same faults, victims and counters, access by access, for every policy that both run.
+//! make the same faults, victims and counters, access by access. This holds for every policy that both run.
 //!
 //! The region is the one that users have: userfaultfd, real pages, a compressed store, contents checked at each read.
 //! Accesses are noted after each one ([`AccessSource::Exact`]), so that accessed bits are exact; faults are served in

@@ -1,7 +1,7 @@
 //! The program that is measured: an array of records and threads that touch it. It knows nothing of pagers and runs the
 //! same way under the agent, in a memory cgroup, and free.
 //!
-//! Each 64-byte record is 8 bytes of number, 16 random bytes and 40 bytes that its neighbours share, so pages compress
+//! Each 64-byte record is 8 bytes of number, 16 random bytes and 40 bytes that its neighbours share. So pages compress
 //! to about half, as tables of records do; the B-tree's records are three of them and 8 bytes more. Every word can be
 //! computed from its place, and every word that is read is compared: a lost write ends the program. All threads touch
 //! all pages.

@@ -1,7 +1,7 @@
 //! A block of memory whose every word can be told: what was written last, or zeros.
 //!
-//! What is expected lies in small mappings of its own, which the agent leaves to the kernel, so that what is checked
-//! and what it is checked against are not lost together.
+//! The expected contents lie in small mappings of their own, which the agent leaves to the kernel. So contents and
+//! expectation are not lost together.
 
 use std::ptr;
 

@@ -2,7 +2,7 @@
 //!
 //! The operations of each thread follow from the seed alone; how threads interleave, and what is evicted meanwhile,
 //! does not. A wrong word ends the program at once. Nothing that a system call reads or writes lies in managed memory
-//! unless that is the point, so the program runs with faults served in the faulting thread too.
+//! unless that is the point. So the program runs with faults served in the faulting thread too.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

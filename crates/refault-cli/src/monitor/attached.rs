@@ -1,10 +1,10 @@
 //! `refault monitor --pid`: a program that runs already, monitored from outside.
 //!
-//! refault's own monitor works inside the program and must be there from its start. From outside there are the kernel's
-//! monitor (DAMON; root, a free kdamond, and a kernel with its operations on virtual addresses), and the accessed bits
-//! of the program's page tables, summed up by mapping (the program's user; [`refault_pool::mappings`]). The second sees
-//! no less than all accesses of an interval, but not where in a mapping they were: bytes are known, places are
-//! mappings.
+//! refault's own monitor works inside the program and must be there from its start. From outside there are two. The
+//! kernel's monitor, DAMON, needs root, a free kdamond, and a kernel with its operations on virtual addresses. The
+//! program's user can read the accessed bits of its page tables, summed up by mapping ([`refault_pool::mappings`]). The
+//! second sees no less than all accesses of an interval, but not where in a mapping they were: bytes are known, places
+//! are mappings.
 //!
 //! Cost: DAMON's own, which `top` shows as kdamond; for mappings a walk over the page tables per interval, which is
 //! stretched until it stays within `--monitor-cpu`.

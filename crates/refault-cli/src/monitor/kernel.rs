@@ -1,8 +1,8 @@
 //! The kernel's own monitor, DAMON, as a second source: its regions beside ours (spec: damon §11).
 //!
-//! Only an unused kdamond is taken: one that is off and has no context, or the first one where there is none.
-//! The number of kdamonds is never changed while there are any, because the kernel refuses that while one runs and
-//! throws all their settings away otherwise. What was set is taken back when the monitor is dropped.
+//! Only an unused kdamond is taken: one that is off and has no context, or the first one where there is none. The
+//! number of kdamonds is never changed while there are any. The kernel refuses that while one runs, and throws all
+//! their settings away otherwise. What was set is taken back when the monitor is dropped.
 
 use std::io;
 use std::path::{Path, PathBuf};

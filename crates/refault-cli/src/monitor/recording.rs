@@ -1,7 +1,7 @@
 //! What a monitor saw of a program's memory: regions over time, in memory and as a file that is asked later.
 //!
-//! The file ([`Recording::write`], `--format raw`) is lines of JSON: a head with the program and what monitored it, then
-//! the lines that the monitor writes while it works, one for each aggregation of each process, and what monitor and
+//! The file ([`Recording::write`], `--format raw`) is lines of JSON. A head has the program and what monitored it. The
+//! lines that the monitor writes while it works follow: one for each aggregation of each process, and what monitor and
 //! schemes came to.
 //!
 //! What is known and what is guessed: a check that finds an access knows of one page; the region around it is taken to

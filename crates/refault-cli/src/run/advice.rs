@@ -1,8 +1,8 @@
 //! The advice: with how much memory a program would hardly bring anything back.
 //!
-//! A refault says in how much memory its page would have stayed: the budget of that moment, and a page for each that was
-//! stored between its storing and its return (counted by the program's processes, for one page in 32). What 99 of 100
-//! refaults do not exceed is the advice: of the whole run in its totals, of the last seconds while it is watched.
+//! A refault says in how much memory its page would have stayed: the budget of that moment, and a page for each that
+//! was stored between its storing and its return. The program's processes count these, for one page in 32. What 99 of
+//! 100 refaults do not exceed is the advice: of the whole run in its totals, of the last seconds while it is watched.
 //!
 //! Its error: sizes are rounded up by a 32nd at most; a policy that evicts the same pages again and again makes it too
 //! large, up to its bound. Invariant: it never exceeds what the program has had, with the tool's own memory. Where

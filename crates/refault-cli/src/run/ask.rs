@@ -1,9 +1,9 @@
-//! Asks processes of the tree to give memory up that others lack, or to hold what others read and write of it, and says
-//! which comes first.
+//! Asks processes of the tree to give memory up that others lack, or to hold what others read and write of it. Says
+//! which process comes first.
 //!
 //! A process gives way when it faults or enters the kernel. One that does neither is asked by a signal that it does not
-//! see ([`MAKE_ROOM`]), in a thread that waits in a call which can be made again without any difference, or in one that
-//! runs. Processes whose threads all wait in other calls keep what they have.
+//! see ([`MAKE_ROOM`]). The signal is sent to a thread that runs, or one in a call that can be made again without any
+//! difference. Processes whose threads all wait in other calls keep what they have.
 //!
 //! A thread of this command sleeps until a process of the tree says that it lacks memory. Cost: some tens of
 //! microseconds per request, one per millisecond at most; a process that does not give is asked less and less often.
@@ -104,8 +104,9 @@ fn thread_to_ask(process: i32) -> Option<i32> {
     running
 }
 
-/// Whether a call that a thread waits in, as `/proc/PID/task/TID/syscall` has it, is the same when it is ended and made
-/// again, or goes on where it was: the agent knows what it has done, and how long it still has to wait.
+/// Whether a call that a thread waits in can be ended and made again. `/proc/PID/task/TID/syscall` has the call. Made
+/// again it must be the same, or go on where it was: the agent knows what it has done, and how long it still has to
+/// wait.
 #[expect(non_upper_case_globals, reason = "the kernel's names of calls")]
 fn can_be_made_again(line: &str) -> bool {
     const MSG_DONTWAIT: u64 = 0x40;

@@ -1,9 +1,10 @@
 //! Memory of the tree that the budget does not bound: how much, and of what kind.
 //!
-//! Looked at from outside, by what the kernel says of each process: soon after a program is executed and as long as more
-//! and more is found, otherwise less and less often, once per second at least. What lives for some hundredths of a second is
-//! not seen. Cost: some ten microseconds per thread of the tree and look (some twenty per process of the machine where the kernel
-//! does not say whose children are which), 2 % of a processor at most; page tables are walked only where much escapes.
+//! Looked at from outside, by what the kernel says of each process: soon after a program is executed and as long as
+//! more and more is found, otherwise less and less often, once per second at least. What lives for some hundredths of a
+//! second is not seen. Cost: some ten microseconds per thread of the tree and look, 2 % of a processor at most. It is
+//! some twenty per process of the machine where the kernel does not say whose children are which; page tables are
+//! walked only where much escapes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -207,9 +208,9 @@ fn time_run() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Anonymous memory of a process without a slot. Nothing if it is new and has the agent: it is then a child that has its
-/// parent's memory until it has a slot or becomes another program, or its libraries are being loaded, which comes before
-/// the agent.
+/// Anonymous memory of a process without a slot. Nothing if it is new and has the agent. It may be a child that has its
+/// parent's memory until it has a slot or becomes another program. Otherwise its libraries are being loaded, which is
+/// done before the agent starts.
 fn own_image(process: i32, is_new: bool) -> u64 {
     if is_new && has_agent(process) {
         return 0;

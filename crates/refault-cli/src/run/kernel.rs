@@ -1,8 +1,8 @@
 //! `--backend kernel`: a program and its children in a memory cgroup of their own, which swaps to zram.
 //!
-//! A keeper, a process of its own, makes group and device, holds both within the budget and removes them, also when this
-//! command is killed ([`refault_kernel`]). Here the program is started in the group and attended to, and what the keeper
-//! reports is written as the pager's figures are.
+//! A keeper, a process of its own, makes group and device and holds both within the budget. It removes them, also when
+//! this command is killed ([`refault_kernel`]). Here the program is started in the group and attended to, and what the
+//! keeper reports is written as the pager's figures are.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -170,8 +170,8 @@ fn without_rseq(own: Option<OsString>) -> OsString {
     settings
 }
 
-/// What the kernel counts of waiting. Version 1 counts none: there it is the time in which no process of the group
-/// computed, which is waiting for pages if refaults are as frequent as they must be to count.
+/// What the kernel counts of waiting. Version 1 counts none. There it is the time in which no process of the group
+/// computed. That is waiting for pages if refaults are as frequent as they must be to count.
 fn seen(sample: &Sample, begun: Instant) -> Seen {
     let passed = begun.elapsed().as_nanos() as u64;
     let waited_ns = sample.waited_ns.unwrap_or_else(|| passed.saturating_sub(sample.user_ns));

@@ -1,10 +1,10 @@
 //! `refault run --pool NAME --observe`: which pages the program accesses, as far as a sample says.
 //!
 //! The agent sets a sample of the pages aside once per second and says which of them were touched ([`crate::record`]).
-//! From that come a heat map, by parts of the memory in the order of addresses, and *ghosts*: other policies run over
-//! the same accesses in as small a part of the memory ([`refault_core::miniature`]) and say how often they would have
-//! missed for each miss of the program's own policy, run in the same way. That a page is accessed again within a second
-//! is not seen by any of them.
+//! From that come *ghosts* and a heat map, by parts of the memory in the order of addresses. Ghosts are other policies
+//! that run over the same accesses in as small a part of the memory ([`refault_core::miniature`]). They say how often
+//! they would have missed for each miss of the program's own policy, run in the same way. That a page is accessed again
+//! within a second is not seen by any of them.
 //!
 //! Invariant: what is kept is bounded. Cost: in the program 1 % of a processor, to which the agent keeps; here some
 //! hundred bytes and a microsecond per page of the sample.

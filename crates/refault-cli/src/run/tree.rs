@@ -1,7 +1,7 @@
 //! A program and its children under one budget: memory is taken where the kernel is asked for it.
 //!
-//! The command makes the segment in which the processes of the tree count what they use, finds a directory for the
-//! file, starts the program as its child and waits for it. As it outlives all of them it can say at the end what
+//! The command makes the segment in which the processes of the tree count what they use, and finds a directory for the
+//! file. It starts the program as its child and waits for it. As it outlives all of them it can say at the end what
 //! happened, however they ended.
 
 use std::cell::Cell;

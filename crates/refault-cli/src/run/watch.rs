@@ -3,8 +3,8 @@
 //! Standard input stays the program's, so the view reads no keys; only the echo of typed characters is off while it is
 //! shown.
 //!
-//! What the program writes to this very terminal would tear the picture: those of its streams go to a file without a
-//! name, in the order of writing, which is copied to the terminal when the view has closed.
+//! What the program writes to this very terminal would tear the picture. Those of its streams go to a file without a
+//! name, in the order of writing. The file is copied to the terminal when the view has closed.
 
 use std::fs::File;
 use std::io::{BufWriter, Seek, Stderr, Write};

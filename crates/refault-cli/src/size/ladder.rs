@@ -1,7 +1,7 @@
 //! The budgets, the runs under each, and what they come to.
 //!
-//! Runs are interleaved: each round goes once through all budgets, in turn from the largest and from the smallest, so
-//! that a machine that grows busier or warmer favours none.
+//! Runs are interleaved: each round goes once through all budgets, in turn from the largest and from the smallest. So a
+//! machine that grows busier or warmer favours none.
 
 use super::trial::{How, Outcome};
 

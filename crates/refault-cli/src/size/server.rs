@@ -1,7 +1,7 @@
 //! A program that is a server: it is started, a load uses it, which is what is timed, and it is ended by SIGTERM.
 //!
-//! Nothing is waited for without end. A server has a time in which it must be ready, a check of that has the same, and
-//! a load has a time when the server has all memory; under a budget it has what the caller gives, as any program has. A
+//! Nothing is waited for without end. A server has a time in which it must be ready, and a check of that has the same.
+//! A load has a time when the server has all memory; under a budget it has what the caller gives, as any program has. A
 //! server that ends ends the load with it.
 
 use std::fs::File;

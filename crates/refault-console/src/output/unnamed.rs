@@ -1,5 +1,5 @@
-//! A file without a name that gets one when it is whole (`O_TMPFILE`, `linkat`, `rename`), or, where there are no such
-//! files, one with a name of its own beside its place.
+//! A file without a name that gets one when it is whole (`O_TMPFILE`, `linkat`, `rename`). Where there are no such
+//! files, it is one with a name of its own beside its place.
 
 use std::fs::File;
 use std::io;

@@ -1,9 +1,9 @@
 //! The limits that a group would do with.
 //!
-//! `high` is what was accessed in the longest window that is known, what that may be too small by, what is charged
-//! whatever is accessed, and a margin. `max` leaves room above it, in which the kernel reclaims instead of killing, and is
-//! never below what the group is known to have accessed. A limit is proposed, never a promise: what a program accesses less
-//! often than the window is long comes back from disk or swap.
+//! `high` is a sum: the most that may have been accessed in a window that is known, what is charged whatever is
+//! accessed, and a margin. What was measured of a window counts with its error. `max` leaves room above it, in which
+//! the kernel reclaims instead of killing, and is never below what the group is known to have accessed. A limit is
+//! proposed, never a promise: what a program accesses less often than the window is long comes back from disk or swap.
 //!
 //! ```
 //! use std::time::Duration;

@@ -1,9 +1,9 @@
 //! What of the devices' memory counts for which group.
 //!
-//! Swap is the machine's: pages of every group are on every keeper's device, and the kernel counts for a group how many
-//! pages are swapped, but not what they take compressed. A keeper measures what a page of its group takes while no other
-//! keeper is there, and its journal tells the others. What is not accounted for by that is shared by number of pages.
-//! The shares of all groups are together what all devices take, whatever was measured.
+//! Swap is the machine's: pages of every group are on every keeper's device. The kernel counts for a group how many
+//! pages are swapped, but not what they take compressed. A keeper measures what a page of its group takes while no
+//! other keeper is there, and its journal tells the others. What is not accounted for by that is shared by number of
+//! pages. The shares of all groups are together what all devices take, whatever was measured.
 
 /// Pages of a group that are on devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

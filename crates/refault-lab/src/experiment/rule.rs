@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Values;
 
-/// The size of a change agrees within a factor of three, both ways: a model of a machine that is described by a few
-/// lines gives orders of magnitude, and three is the smallest whole factor beyond which people call it another one.
+/// The size of a change agrees within a factor of three, both ways. A model of a machine that is described by a few
+/// lines gives orders of magnitude. Three is the smallest whole factor beyond which people call a size another one.
 const SIZE_FACTOR: f64 = 3.0;
 
 /// What spreads between single runs of one benchmark on one machine where a document says nothing about it.
@@ -72,8 +72,8 @@ impl Rule {
     /// The same, direction only: for a document whose own size is that of a system that collapsed.
     pub const DIRECTION: Rule = Rule::Change { noise: UNSTATED_SPREAD, factor: f64::INFINITY };
 
-    /// "Equal or slightly better", where one percent is the finest that six runs tell apart (the posting of 2023 prints
-    /// averages of six, whose changes are 0.1 to 0.5 %).
+    /// "Equal or slightly better", where one percent is the finest that six runs tell apart. The posting of 2023 prints
+    /// averages of six, whose changes are 0.1 to 0.5 %.
     pub const EQUAL: Rule = Rule::Change { noise: 0.01, factor: SIZE_FACTOR };
 
     /// Seven builds of the free-pool review: their major faults vary by a tenth of the mean, so the mean of seven by a

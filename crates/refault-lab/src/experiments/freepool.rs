@@ -8,8 +8,8 @@
 //! - `database`: a read-only database of three times memory ([`database`]), and `database-after-shortage`, the same
 //!   where the kernel has once taken every frame that was free;
 //! - `serial-read`: a mapped file that fits, read again and again ([`serial`]);
-//! - `contiguous`: a driver asks for frames in a row while a program uses all of memory ([`contiguous`]), and the same
-//!   where no pages are let go for it.
+//! - `contiguous`: a driver asks for frames in a row while a program uses all of memory ([`contiguous`]). It is also
+//!   run where no pages are evicted for it.
 //!
 //! They run on a [`machine`] of their own whose page queues and frames are the ones of `refault-core`. Everything is a
 //! share of memory; `scale` is memory over the published machine's 629 591 pages. Repeats with different seeds give

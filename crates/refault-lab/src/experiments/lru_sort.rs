@@ -1,9 +1,9 @@
 //! `refault reproduce lru-sort`: proactive sorting of LRU lists under a pulsing limit, over 24 workloads.
 //!
-//! Four variants of each workload: `orig` (the relaxed limit all the time), `mprs` (75 % of the resident size for 1 s,
-//! 200 % for 10 s, repeated) and `plrus` (the same with the radically tuned schemes: prioritise from 20 % of the checks
-//! on, deprioritise after 5 s without one, 20 ms per second each); and `null`, the same monitor without schemes: it
-//! samples and never acts. The programs are laws of access ([`workloads`]); the lists are the classic policy's; the
+//! Four variants of each workload: `orig` has the relaxed limit all the time. `mprs` has 75 % of the resident size for
+//! 1 s and 200 % for 10 s, repeated. `plrus` has the same with the radically tuned schemes: prioritise from 20 % of the
+//! checks on, deprioritise after 5 s without one, 20 ms per second each. `null` has the same monitor without schemes:
+//! it samples and never acts. The programs are laws of access ([`workloads`]); the lists are the classic policy's; the
 //! monitor and the schemes are the ones everybody else uses.
 //!
 //! Default: each run is simulated for some cycles and extrapolated by its progress; `full` runs longer on finer pages.

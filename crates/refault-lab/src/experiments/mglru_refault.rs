@@ -27,7 +27,7 @@ use refault_sim::machine::config::{MachineConfig, PhaseConfig, TaskConfig};
 use refault_sim::machine::device::DeviceModel;
 
 /// What a miss costs there beyond allocation, reclaim and the copy, in nanoseconds: 8 CPUs and 6548 MiB/s are 4.8 us
-/// per operation, of which a hit takes 1.6 us (the uniform run of the same author that fits in memory). The share of
+/// per operation. A hit takes 1.6 us of them (the uniform run of the same author that fits in memory). The share of
 /// misses that the sum needs is our own, so that absolute throughput is fitted; changes of throughput are measured with
 /// two other costs as well.
 const MISS: u64 = 5_300;

@@ -1,9 +1,9 @@
 //! The refault-distance posting of 2023 ("Shadow LRU"): five workloads, mainline's rule against the redesign's.
 //!
-//! The posting's throughputs cannot be a result here: the CPU time of an operation is set so that they come out, and on
-//! a RAM disk a read costs so little beside it that no rule could move them by more than a percent. What a rule does
-//! move is how many pages have to be read in an operation. The null is the redesign with its rule switched off:
-//! evictions are remembered, and no page that comes back is activated.
+//! The posting's throughputs cannot be a result here: the CPU time of an operation is set so that they come out. On a
+//! RAM disk a read costs so little beside it that no rule could move them by more than a percent. What a rule does move
+//! is how many pages have to be read in an operation. The null is the redesign with its rule switched off: evictions
+//! are remembered, and no page that comes back is activated.
 //!
 //! Source: the Shadow LRU posting (2023); spec: numbers §1, §8 (R3b).
 //!

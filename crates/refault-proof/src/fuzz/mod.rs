@@ -1,12 +1,12 @@
 //! Random memory calls beside the bare kernel.
 //!
-//! A [`sequence`] of `mmap`, `munmap`, `mremap`, `mprotect`, `madvise`, `mlock`, `brk`, `fork`, `vfork`, `clone`,
-//! `exec`, of reads and writes and of memory that is handed to system calls is made from a seed. `c/walker.c` carries
+//! A [`sequence`] is made from a seed. It has `mmap`, `munmap`, `mremap`, `mprotect`, `madvise`, `mlock`, `brk`,
+//! `fork`, `vfork`, `clone`, `exec`, reads and writes, and memory that is handed to system calls. `c/walker.c` carries
 //! it out alone and under `refault run`, and prints results, errno, faults and contents; both must print the same. A
 //! sequence that does not is made as small as it will go ([`shrink`]).
 //!
-//! Where the budget has no room for what is to be locked the tool says ENOMEM. That is right only where a model of what is
-//! locked ([`locked`]) says so, and where the whole sequence is the same with [`ROOM`] times the budget; such
+//! Where the budget has no room for what is to be locked the tool says ENOMEM. That is right only where a model of what
+//! is locked ([`locked`]) says so. The whole sequence must also be the same with [`ROOM`] times the budget; such
 //! sequences are counted.
 //!
 //! A sequence that differs from itself without the tool says nothing about the tool; it is counted and left out. One that

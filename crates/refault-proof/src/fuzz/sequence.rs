@@ -1,7 +1,7 @@
 //! Sequences of operations: made at random, written as text, taken apart.
 //!
 //! The text is what `c/walker.c` reads: a name and numbers per line, blocks closed by `end`. Places are pages of its
-//! window. A generator that took every place at random would mostly miss what is mapped, so places come from a few
+//! window. A generator that took every place at random would mostly miss what is mapped. So places come from a few
 //! recent ones most of the time.
 
 use std::collections::BTreeSet;

@@ -91,8 +91,8 @@ fn random(size: Size) -> Work {
     Work { name: "random reads", steps: (0..size.reads).map(|_| draw()).collect(), comes_again: true, is_scan: false }
 }
 
-/// A file as Parquet lays it out, asked three times for the same row groups, of which each query wants a column that the
-/// one before did not: the footer, then each row group's columns together.
+/// A file as Parquet lays it out, asked three times for the same row groups. Each query wants a column that the one
+/// before did not. A query asks for the footer, then for each row group's columns together.
 fn columnar(size: Size) -> Work {
     let footer = size.object - FOOTER..size.object;
     let chunk = footer.start / (GROUPS * COLUMNS);

@@ -1,10 +1,10 @@
 //! Nodes of the file's tree, 64 neighbouring slots each, and which of them are given back (spec: workingset §8).
 //!
 //! A slot holds a page, or the shadow entry that an evicted page left. A node that holds entries and nothing else takes
-//! room for the sake of refaults alone. Reclaim allows a group one such node for each eight of its pages; what is beyond
-//! that is offered to every visit, which frees half of it, those first that have held no page for longest, and never
-//! fewer than 128 at once unless that is all. The entries of a freed node are lost: its pages come back as if for the
-//! first time.
+//! room for the sake of refaults alone. Reclaim allows a group one such node for each eight of its pages; what is
+//! beyond that is offered to every visit. The visit frees half of it, and never fewer than 128 nodes at once unless
+//! that is all. Nodes that have held no page for longest are freed first. The entries of a freed node are lost: its
+//! pages come back as if for the first time.
 //!
 //! Invariants: a node is in `order` if and only if it holds entries and no page; `there` counts the nodes that hold
 //! anything. Cost: 10 bytes a node; O(1) as pages come and go, O(log nodes) where a node begins or ceases to hold

@@ -78,8 +78,8 @@ pub struct MachineConfig {
     pub latencies_from: u64,
     /// The run ends here even if tasks would go on.
     pub duration: Option<u64>,
-    /// A user-space killer ends the task that has not run for longest whenever this trigger fires, as phones and
-    /// browsers do with apps and tabs in the background; none without one.
+    /// A user-space killer ends the task that has not run for longest whenever this trigger fires; none without one.
+    /// Phones and browsers do so with apps and tabs in the background.
     pub kill_trigger: Option<Trigger>,
     /// Monitors the tasks' memory and acts on what it finds; none without one.
     pub monitor: Option<Config>,

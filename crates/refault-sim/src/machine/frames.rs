@@ -1,8 +1,8 @@
 //! Frames below the machine's pages: a buddy allocator a node, if the configuration asks for it.
 //!
-//! Without it a node only counts its free frames. With it every resident page has a frame of its own, blocks of frames
-//! can be asked for ([`super::high_order`]), and evicted pages can stay cached until their frame is reused. The
-//! policy does not know: it chooses victims as always.
+//! Without it a node only counts its free frames. With it every resident page has a frame of its own. Blocks of frames
+//! can be asked for ([`super::high_order`]), and evicted pages can stay cached until their frame is reused. The policy
+//! does not know: it chooses victims as always.
 //!
 //! Invariants: the free frames of a node are the allocator's; a resident page has exactly one frame, of the node it is
 //! charged to; a cached page is not resident. Cost: what `refault_core::frames` costs, a page brought in or let go;

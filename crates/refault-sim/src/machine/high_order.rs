@@ -1,10 +1,10 @@
 //! Requests for more than one frame: huge pages for tasks, and buffers that must be contiguous.
 //!
-//! A *huge page* is asked for when a task first touches an aligned 2 MiB of its anonymous memory that is to have one
-//! (the task's share says how many of them). It is given if more than `low` and its own frames are free, its group has
-//! room, and a block of order 9 is there; no task reclaims for it, but kswapd is woken. Otherwise the touch is served
-//! by a single page, and the rest of that memory too. The policy sees 512 pages, brought in by one fault; they go one
-//! by one.
+//! A *huge page* is asked for when a task first touches an aligned 2 MiB of its anonymous memory that is to have one.
+//! The task's share says for how many of them that is. The huge page is given if its group has room, a block of order 9
+//! exists, and more than `low` and its frames are free; no task reclaims for it, but kswapd is woken. Otherwise the
+//! touch is served by a single page, and the rest of that memory too. The policy sees 512 pages, brought in by one
+//! fault; they go one by one.
 //!
 //! A *buffer* is a block of 2^order frames for the kernel itself, asked for at fixed times and kept for a while. The
 //! requester reclaims if there is none, up to [`MAX_FRUITLESS_CALLS`] times, and waits for that; then it goes without.

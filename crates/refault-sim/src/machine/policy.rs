@@ -1,7 +1,7 @@
 //! The machine's policy without its type.
 //!
-//! A fault, a pass of reclaim or a sample does much work per call of the policy, so one virtual call is small beside it,
-//! and the machine is compiled once for all policies. Only the loop of hits, which does little per access, is compiled
+//! A fault, a pass of reclaim or a sample does much work per call of the policy. One virtual call is small beside it,
+//! so the machine is compiled once for all policies. Only the loop of hits, which does little per access, is compiled
 //! for each of them ([`task::run_hits`]).
 
 use refault_core::policy::node;

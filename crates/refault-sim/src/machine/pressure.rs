@@ -1,8 +1,8 @@
 //! Memory pressure: the time in which tasks waited for memory (spec: overview §7).
 //!
-//! For each CPU the *some* clock runs while at least one of its tasks is stalled, the *full* clock while one is stalled
-//! and none that is not stalled could run. Every two seconds the clocks of all CPUs are combined, weighted by how long
-//! each CPU was not idle, and folded into the core's averages over 10, 60 and 300 seconds.
+//! For each CPU the *some* clock runs while at least one of its tasks is stalled. The *full* clock runs while one is
+//! stalled and none that is not stalled could run. Every two seconds the clocks of all CPUs are combined, weighted by
+//! how long each CPU was not idle. They are folded into the core's averages over 10, 60 and 300 seconds.
 //!
 //! Invariant: `full <= some <= elapsed time`. Cost: O(1) per change of a task's state, O(CPUs) every two seconds.
 //!

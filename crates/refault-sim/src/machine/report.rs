@@ -61,8 +61,8 @@ pub struct Statistics {
     pub pageoutrun: u64,
     /// Passes of kswapds over their nodes.
     pub kswapd_passes: u64,
-    /// Time from the end of a kswapd's attempt to the beginning of its next, for all kswapds and attempts but the last of
-    /// each together, nanoseconds: it sleeps for most of it.
+    /// Nanoseconds from the end of a kswapd's attempt to the beginning of its next, summed. All kswapds count, but not
+    /// the last attempt of each. A kswapd sleeps for most of this time.
     pub kswapd_slept: u64,
     /// kswapd was woken within its nap.
     pub kswapd_low_wmark_hit_quickly: u64,

@@ -1,10 +1,10 @@
 //! The lock of a file's tree, which reclaim holds while it takes a page out, and for which several kswapds wait.
 //!
-//! A pass of kswapd takes effect at once and its time passes afterwards, so that contention is worked out pass by pass,
-//! from the passes of other kswapds that are under way over the same file. Each takes the lock, holds it for a page,
-//! and does something else until the next page: a closed queue with one server, whose waiting time follows from the
-//! mean number in it, one customer after the other (mean value analysis). Others are taken to be like the one that
-//! asks. Readers that put pages in, and reclaim by tasks, take the lock too; their share is left out.
+//! A pass of kswapd takes effect at once and its time passes afterwards. So contention is worked out pass by pass, from
+//! the passes of other kswapds that are under way over the same file. Each takes the lock, holds it for a page, and
+//! does something else until the next page: a closed queue with one server, whose waiting time follows from the mean
+//! number in it, one customer after the other (mean value analysis). Others are taken to be like the one that asks.
+//! Readers that put pages in, and reclaim by tasks, take the lock too; their share is left out.
 //!
 //! Invariant: on one node no reclaimer waits. Cost: O(files that a pass evicted from, times passes under way).
 //!
@@ -57,8 +57,8 @@ pub(super) struct Hold {
     until: u64,
 }
 
-/// How long one of `others` + 1 waits for a lock that each holds for `hold` and then leaves alone for `rest`, in the
-/// unit of these. A part of another is one that is there for a part of the time.
+/// How long one of `others` + 1 waits for a lock, in the unit of `hold` and `rest`. Each holds it for `hold` and then
+/// leaves it alone for `rest`. A part of another is one that is there for a part of the time.
 pub fn waiting(hold: f64, rest: f64, others: f64) -> f64 {
     let (mut queue, mut response) = (0.0, hold);
     let whole = others.max(0.0).floor();

@@ -1,10 +1,10 @@
 //! What things cost in nanoseconds: the program's faults, reclaim, and the monitor's own work.
 //!
 //! The primitives are those of the simulated machine (reverse map 130, unmapping 90, removal 160, examining 35, moving
-//! 25, a fault 450, a frame 150; LZ4 of a heap-like page 4500 in, 1000 out, 300 around each). They add up to 1.9 µs
-//! for a page that comes back and 5.05 µs for one that goes. A kernel takes longer: a fault on compressed swap under
-//! a limit, with the eviction it causes, was measured at 20 to 24 µs in a virtual machine, as the published one was.
-//! [`Costs::default`] keeps the measured sum and splits what the primitives do not explain evenly between the two;
+//! 25, a fault 450, a frame 150; LZ4 of a heap-like page 4500 in, 1000 out, 300 around each). They add up to 1.9 µs for
+//! a page that comes back and 5.05 µs for one that goes. A kernel takes longer. A fault on compressed swap under a
+//! limit, with the eviction it causes, was measured at 20 to 24 µs. That was in a virtual machine, as the published one
+//! was. [`Costs::default`] keeps the measured sum and splits what the primitives do not explain evenly between the two;
 //! [`Costs::primitives`] leaves it out. Which of the two is right decides how far pressure slows programs down.
 //!
 //! ```

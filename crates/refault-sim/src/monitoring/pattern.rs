@@ -2,8 +2,8 @@
 //! masim describes them (spec: tools §2).
 //!
 //! Differences, so that a seed names a sequence and an interval of some milliseconds sees all patterns of a phase: the
-//! pick of a pattern holds for 256 accesses instead of 131 072, and random numbers come from a seeded generator instead
-//! of a stored table. A phase ends by its time at the given speed. Areas lie one after the other, rounded up to pages.
+//! pick of a pattern holds for 256 accesses instead of 131 072. Random numbers come from a seeded generator instead of
+//! a stored table. A phase ends by its time at the given speed. Areas lie one after the other, rounded up to pages.
 //!
 //! ```
 //! use refault_sim::monitoring::pattern::Pattern;

@@ -143,7 +143,7 @@ fn the_file_is_private_and_has_no_name() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
     /// Whatever the device does: a page that was said to be stored comes back whole or as an error, never as other
-    /// bytes, and with only reported faults it comes back.
+    /// bytes. With only reported faults it comes back.
     #[test]
     fn a_faulty_device_never_yields_other_bytes(
         seed: u64, encrypt: bool, silent: bool,

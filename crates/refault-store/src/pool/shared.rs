@@ -1,9 +1,9 @@
 //! The pool after a fork: what parent and child share is only read.
 //!
-//! A write to a block that both have would make the kernel copy a page of it, for the few bytes that say that an object
-//! is free. So the objects of such a block are not given out again, nor moved. The block is freed as a whole when the
-//! last of them is. [`CompressedPool::unshare`] makes ordinary blocks of those that are left, once no other process
-//! has them.
+//! A write to a block that both have would make the kernel copy a page of it. The few bytes that say that an object is
+//! free are not worth that. So the objects of such a block are not given out again, nor moved. The block is freed as a
+//! whole when the last of them is. [`CompressedPool::unshare`] makes ordinary blocks of those that are left, once no
+//! other process has them.
 //!
 //! Invariants: a shared block is on no list of its class and in none of its sums; no memory of it is written to; which
 //! of its objects were given back since is noted beside it. Cost: a look at each block that was ever used, at the fork

@@ -1,5 +1,5 @@
-//! `refault ask … lru-sort:PROGRAM`: what real kernels do with a program under a limit that pulses, without and with DAMON's
-//! module that sorts lists, beside the document and the model.
+//! `refault ask … lru-sort:PROGRAM`: what real kernels do with a program under a limit that pulses, beside the document
+//! and the model. They run it without and with DAMON's module that sorts lists.
 
 use std::io::Write;
 use std::time::Instant;

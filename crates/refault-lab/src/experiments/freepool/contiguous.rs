@@ -1,9 +1,9 @@
 //! Frames in a row asked for while a program uses all of memory: the one case that the discussion says could lose.
 //!
 //! A program touches a mapped file of twice memory, nine in ten touches in a part that would just fit. A driver asks
-//! for a mebibyte of frames in a row again and again, holds it for a while and gives it back. Memory is full, so that
-//! between the attempts of a request clean pages are let go in masses, whatever their references, in the expectation
-//! that the program's own come back before their frames are reused (spec: freebsd §3.5).
+//! for a mebibyte of frames in a row again and again, holds it for a while and gives it back. Memory is full, so
+//! between the attempts of a request clean pages are evicted in masses, whatever their references. The expectation is
+//! that the program's own pages come back before their frames are reused (spec: freebsd §3.5).
 //!
 //! The control is the same without letting pages go between attempts: a request gets what lies in a row by chance.
 

@@ -1,8 +1,8 @@
 //! The page daemon: what the machine asks of the policy, FreeBSD's queues or any policy with kernel hit reports.
 //!
-//! [`Watermarked`] gives another policy what FreeBSD's has of itself: a count of available frames and the same targets,
-//! so that all of them keep the same frames free and are woken at the same moment. It frees to the target each time it
-//! is woken, in the policy's own batches. Wiring and the "don't need" treatment mean nothing to it.
+//! [`Watermarked`] gives another policy what FreeBSD's has of itself: a count of available frames and the same targets.
+//! So all of them keep the same frames free and are woken at the same moment. It frees to the target each time it is
+//! woken, in the policy's own batches. Wiring and the "don't need" treatment mean nothing to it.
 
 use refault_core::frames::FreePools;
 use refault_core::freebsd::{Freebsd, Targets, Version, VmCounters};

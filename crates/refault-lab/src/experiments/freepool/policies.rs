@@ -1,9 +1,9 @@
 //! The kernels' policies side by side over the same frames: what none of the documents compares.
 //!
-//! Three workloads of the free-pool experiment on its machine, each under FreeBSD's queues and under Linux's policies
-//! with FreeBSD's targets ([`super::page_daemon::Watermarked`]), and a fourth with huge pages and contiguous buffers on
-//! the simulated machine ([`super::high_order`]). Each with evicted pages gone, cached in shared pools, and cached
-//! in a pool of their own.
+//! Three workloads of the free-pool experiment on its machine. Each runs under FreeBSD's queues and under Linux's
+//! policies with FreeBSD's targets ([`super::page_daemon::Watermarked`]). A fourth has huge pages and contiguous
+//! buffers, on the simulated machine ([`super::high_order`]). Each with evicted pages gone, cached in shared pools, and
+//! cached in a pool of their own.
 
 use refault_core::frames::FreePools;
 use refault_core::parameter::fill;

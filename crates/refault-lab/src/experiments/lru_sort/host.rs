@@ -1,5 +1,5 @@
-//! The machine of the experiment: one program in a memory cgroup with classic lists and compressed swap, its limit
-//! going up and down, and a monitor of physical memory beside it.
+//! The machine of the experiment: one program in a memory cgroup with classic lists and compressed swap. The group's
+//! limit rises and falls, and a monitor of physical memory runs beside it.
 //!
 //! A simulated page stands for `factor` pages of 4 KiB (a power of two), and every cost of a page counts `factor`
 //! times. The limit follows cgroup v1: lowering it evicts until the usage fits or a try frees nothing; only then the

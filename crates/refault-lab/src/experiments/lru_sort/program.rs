@@ -5,7 +5,7 @@
 //! Program time runs only while the program runs; all times here are nanoseconds of it. Pages are `0..pages`, laid out
 //! part after part. Laws repeat with the program's cycle of phases.
 //!
-//! Accuracy: sweeps are exact; random touches are a Poisson process of which each question draws its own sample, so two
+//! Accuracy: sweeps are exact; random touches are a Poisson process of which each question draws its own sample. So two
 //! observers of one interval may disagree on a single page while both see the right rate.
 
 use refault_core::monitor::Random;

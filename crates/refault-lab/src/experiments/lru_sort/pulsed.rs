@@ -1,5 +1,5 @@
-//! One program of the experiment at any size, as a real kernel is asked about it: its accesses for those who make them,
-//! what the model says of the same law on the classic lists of that kernel, and what was published.
+//! One program of the experiment at any size, as a real kernel is asked about it: its accesses, for those who make
+//! them, and what was published. It also has what the model says of the same law on the classic lists of that kernel.
 //!
 //! The module `damon_lru_sort` sorts, with [`sorting`]'s parameters: the document's thresholds, and its two quotas as
 //! the one that the module halves.

@@ -1,9 +1,9 @@
 //! The 24 workloads as phase models of our own, and what each rests on.
 //!
 //! Footprints and run times are the published ones (spec: numbers-damon-freebsd §1.1b, §1.4). The split into hot, swept
-//! and cold memory follows from what the programs do, as described in Bienia et al., "The PARSEC Benchmark Suite"
-//! (PACT 2008), and Woo et al., "The SPLASH-2 Programs" (ISCA 1995), with the numbers of frames, steps and passes of
-//! the native inputs. Nothing was adjusted to the published results under pressure.
+//! and cold memory follows from what the programs do. Bienia et al., "The PARSEC Benchmark Suite" (PACT 2008), and Woo
+//! et al., "The SPLASH-2 Programs" (ISCA 1995), describe that. Numbers of frames, steps and passes are those of the
+//! native inputs. Nothing was adjusted to the published results under pressure.
 
 use super::program::{Law, Part, Phase};
 
