@@ -50,9 +50,9 @@ const SECOND: u64 = 1_000_000_000;
 pub struct Pulsed {
     /// Which of [`programs`].
     at: usize,
-    /// Its pages, at least 64.
+    /// Its pages, 64 to 2^22 (16 GiB).
     pub pages: u64,
-    /// Seconds of its own time after its memory is filled.
+    /// Seconds of its own time after its memory is filled, 1 to 3,600.
     pub seconds: u64,
     /// Of all random choices.
     pub seed: u64,
@@ -86,9 +86,11 @@ impl Pulsed {
     /// A program by its name in the document.
     ///
     /// # Errors
-    /// There is none of that name, or it is too small or too short to say anything.
+    /// There is none of that name, or pages or seconds are out of their ranges.
     pub fn new(name: &str, pages: u64, seconds: u64, seed: u64) -> Result<Pulsed, LabError> {
         const MIN_PAGES: u64 = 64;
+        const MAX_PAGES: u64 = 1 << 22;
+        const MAX_SECONDS: u64 = 3600;
         let Some(at) = programs().position(|program| program == name) else {
             let names: Vec<&str> = programs().collect();
             return Err(LabError::request(
@@ -97,10 +99,10 @@ impl Pulsed {
                 format!("name one of {}", names.join(", ")),
             ));
         };
-        if pages < MIN_PAGES || seconds == 0 {
-            let remedy = format!("at least {MIN_PAGES} pages and a second");
+        if !(MIN_PAGES..=MAX_PAGES).contains(&pages) || !(1..=MAX_SECONDS).contains(&seconds) {
+            let remedy = format!("{MIN_PAGES} to {MAX_PAGES} pages, 1 to {MAX_SECONDS} s");
             return Err(LabError::request(
-                "too little to say anything",
+                "no size that a program can have",
                 format_args!("{pages} pages, {seconds} s"),
                 remedy,
             ));
@@ -193,6 +195,8 @@ mod tests {
     fn what_is_no_program_is_refused() {
         let said = Pulsed::new("parsec3/ferret", 2048, 33, 1).expect_err("none").to_string();
         assert!(said.contains("parsec3/canneal"), "{said}");
-        assert!(Pulsed::new("parsec3/canneal", 8, 33, 1).is_err() && Pulsed::new("parsec3/canneal", 64, 0, 1).is_err());
+        for (pages, seconds) in [(8, 33), (64, 0), (1 << 40, 33), (64, u64::MAX)] {
+            assert!(Pulsed::new("parsec3/canneal", pages, seconds, 1).is_err(), "{pages} {seconds}");
+        }
     }
 }
