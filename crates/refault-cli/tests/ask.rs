@@ -142,7 +142,8 @@ fn what_cannot_be_asked_is_said_in_one_line() {
         (vec!["--kernel", "6.12", "--warm-up", "10000", other], "nothing would be counted", 2),
         (vec!["--kernel", "6.12", "fio:random_distribution=neither"], "neither", 2),
         (vec!["--kernel", "6.12", "lru-sort:parsec3/ferret"], "no program of the experiment", 2),
-        (vec!["--kernel", "6.12", "lru-sort:parsec3/canneal,memory=64k"], "too little to say anything", 2),
+        (vec!["--kernel", "6.12", "lru-sort:parsec3/canneal,memory=64k"], "no size that a program can have", 2),
+        (vec!["--kernel", "6.12", "lru-sort:parsec3/canneal,seconds=99999999999999"], "1 to 3600 s", 2),
         (vec!["--kernel", "6.12", "lru-sort:parsec3/canneal,colour=red"], "no such option", 2),
         (vec!["--kernel", "6.12", "--memory", "8M", "lru-sort:parsec3/canneal"], "its limit follows", 2),
     ] {
