@@ -8,7 +8,7 @@
 //! ```
 //! use refault_lab::experiments::{Options, Size};
 //!
-//! let options = Options::new(Size::Small, 1);
+//! let options = Options::new(Size::Quick, 1);
 //! assert_eq!((options.seeds, options.null), (5, false));
 //! ```
 
