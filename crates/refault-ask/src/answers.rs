@@ -68,9 +68,7 @@ fn own(cache: &Path) -> PathBuf {
 /// # Errors
 /// The table cannot be read.
 pub fn kept(cache: &Path) -> Result<Vec<Answer>, LabError> {
-    let path = own(cache);
-    let Ok(file) = std::fs::File::open(&path) else { return Ok(Vec::new()) };
-    read(file).map_err(|why| LabError::failed(format!("damaged answers: {why}"), path.display(), "remove the file"))
+    own_rows(&own(cache), read)
 }
 
 /// Adds answers to the user's own.
@@ -78,12 +76,22 @@ pub fn kept(cache: &Path) -> Result<Vec<Answer>, LabError> {
 /// # Errors
 /// The table cannot be written.
 pub fn keep(cache: &Path, answers: &[Answer]) -> Result<(), LabError> {
-    let path = own(cache);
+    append(&own(cache), |bytes, header| write(bytes, answers, header))
+}
+
+/// The rows of a table of the user's own; none if there is no table yet.
+fn own_rows<T>(path: &Path, read: impl FnOnce(std::fs::File) -> Result<Vec<T>, String>) -> Result<Vec<T>, LabError> {
+    let Ok(file) = std::fs::File::open(path) else { return Ok(Vec::new()) };
+    read(file).map_err(|why| LabError::failed(format!("damaged answers: {why}"), path.display(), "remove the file"))
+}
+
+/// Appends to a table of the user's own what `write` makes; it is told whether the table still needs its header.
+fn append(path: &Path, write: impl FnOnce(&mut Vec<u8>, bool) -> std::io::Result<()>) -> Result<(), LabError> {
     let add = || -> std::io::Result<()> {
-        std::fs::create_dir_all(cache)?;
-        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(&path)?;
+        std::fs::create_dir_all(path.parent().unwrap_or(path))?;
+        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
         let mut bytes = Vec::new();
-        write(&mut bytes, answers, file.metadata()?.len() == 0)?;
+        write(&mut bytes, file.metadata()?.len() == 0)?;
         file.write_all(&bytes)
     };
     add().map_err(|error| {

@@ -19,6 +19,7 @@ use refault_lab::experiment::Values;
 use refault_lab::experiments::lru_sort::pulsed::Outcome;
 use refault_lab::experiments::lru_sort::{VARIANTS, Variant};
 
+use super::{append, own_rows};
 use crate::job::pulse::{COUNTERS, KDAMOND, Pulse};
 use crate::job::{Counters, Lists};
 use crate::kernel::version_of;
@@ -124,12 +125,7 @@ fn own(cache: &Path) -> PathBuf {
 /// # Errors
 /// The user's table cannot be read.
 pub fn find(cache: &Path, kernel: &str, lists: Lists, pulse: &Pulse) -> Result<Option<Answer>, LabError> {
-    let path = own(cache);
-    let kept = match std::fs::File::open(&path) {
-        Err(_) => Vec::new(),
-        Ok(file) => read(file)
-            .map_err(|why| LabError::failed(format!("damaged answers: {why}"), path.display(), "remove the file"))?,
-    };
+    let kept = own_rows(&own(cache), read)?;
     let is_it = |answer: &&Answer| {
         let same_kernel = answer.kernel == kernel || version_of(&answer.kernel) == kernel;
         same_kernel && (answer.lists, &answer.pulse) == (lists, pulse)
@@ -142,18 +138,7 @@ pub fn find(cache: &Path, kernel: &str, lists: Lists, pulse: &Pulse) -> Result<O
 /// # Errors
 /// The table cannot be written.
 pub fn keep(cache: &Path, answers: &[Answer]) -> Result<(), LabError> {
-    let path = own(cache);
-    let add = || -> std::io::Result<()> {
-        std::fs::create_dir_all(cache)?;
-        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(&path)?;
-        let mut bytes = Vec::new();
-        write(&mut bytes, answers, file.metadata()?.len() == 0)?;
-        file.write_all(&bytes)
-    };
-    add().map_err(|error| {
-        let remedy = "make room or set XDG_CACHE_HOME to a directory that can be written";
-        LabError::failed(format!("cannot keep the answer: {error}"), path.display(), remedy)
-    })
+    append(&own(cache), |bytes, header| write(bytes, answers, header))
 }
 
 /// Writes answers as CSV: a row for each variant.
