@@ -25,6 +25,16 @@ fn mremap_moves_to_a_given_place_and_may_leave_the_old_one() {
     program.comes_through("3M", &[]);
 }
 
+/// The kernel joins what moves with neighbours that are advised alike, and then tells of no fault of theirs any more.
+#[test]
+fn what_moves_beside_advised_memory_takes_nothing_of_it_along() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(include_str!("c/advised_neighbours.c"));
+    program.comes_through("3M", &[]);
+}
+
 /// What the agent maps meanwhile must not lie in a hole of the program's memory.
 #[test]
 fn programs_may_unmap_and_map_over_holes_in_their_memory() {

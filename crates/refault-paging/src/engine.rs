@@ -52,6 +52,7 @@ use crate::moving::Mover;
 use crate::moving::aside::Aside;
 use crate::own::Own;
 use crate::page::Pages;
+use crate::page::marks::Marks;
 use crate::page::ranges::Attributes;
 use crate::page::table::State;
 use crate::stores::Stores;
@@ -253,6 +254,20 @@ impl Engine {
     /// what it has used. Returns whether it gave any back.
     pub fn give_addresses_back(&mut self, keep: u64) -> bool {
         self.contents.lower_pool_limit(keep)
+    }
+
+    /// Marks that nothing which is managed has. `None`: each is in use.
+    pub fn unused_marks(&self) -> Option<Marks> {
+        self.pages.unused_marks()
+    }
+
+    /// The program has asked for marks of a range, and the kernel has stopped in the middle.
+    pub fn may_be_marked(&mut self, start: usize, bytes: usize, mark: impl Fn(&mut Marks)) {
+        for (.., attributes) in self.parts(start, bytes) {
+            let mut marks = attributes.marks;
+            mark(&mut marks);
+            self.pages.may_be_marked(marks);
+        }
     }
 
     /// Whether rights could fill something that is locked.

@@ -32,6 +32,7 @@ pub mod tree;
 pub use engine::process_monitor::{ProcessMonitor, refusal};
 pub use engine::{Engine, EngineOptions, Outcome};
 pub use figures::{Statistics, Usage};
+pub use page::marks::{Marks, Order};
 pub use page::ranges::Attributes;
 pub use refault_linux::PAGE;
 pub use tree::Shared;

@@ -4,6 +4,7 @@
 //! Invariants: [`Pages::in_memory`] is the number of entries that say so; a page that comes in is locked if its range
 //! is. Nothing here calls the kernel or knows of stores and policies. Cost: that of [`table`] and [`ranges`].
 
+pub(crate) mod marks;
 pub(crate) mod pagemap;
 pub(crate) mod ranges;
 pub(crate) mod table;
@@ -51,6 +52,16 @@ impl Pages {
     /// Whether any range lies between two addresses.
     pub(crate) fn any(&self, start: usize, end: usize) -> bool {
         self.ranges.any(start, end)
+    }
+
+    /// Marks that no range has.
+    pub(crate) fn unused_marks(&self) -> Option<marks::Marks> {
+        self.ranges.unused_marks()
+    }
+
+    /// The kernel may have marked a part of some range so.
+    pub(crate) fn may_be_marked(&mut self, marks: marks::Marks) {
+        self.ranges.may_be_marked(marks);
     }
 
     /// Adds a range.

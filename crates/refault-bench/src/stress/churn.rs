@@ -199,7 +199,8 @@ impl<'a> Churner<'a> {
         const OF_PAGES: [i32; 3] = [libc::MADV_PAGEOUT, libc::MADV_WILLNEED, libc::MADV_COLD];
         // What the kernel notes of the mapping itself. Said of a part, it would make several mappings of the block,
         // which the kernel does not always join again, and does not resize.
-        const OF_MAPPINGS: [i32; 3] = [libc::MADV_SEQUENTIAL, libc::MADV_RANDOM, libc::MADV_NORMAL];
+        const OF_MAPPINGS: [i32; 5] =
+            [libc::MADV_SEQUENTIAL, libc::MADV_RANDOM, libc::MADV_NORMAL, libc::MADV_DONTDUMP, libc::MADV_DODUMP];
         let which = self.below(OF_PAGES.len() + OF_MAPPINGS.len());
         if !self.mapped(block) {
             return;

@@ -16,7 +16,7 @@ use refault_linux::files::{PID_FS_MAGIC, Stat};
 use refault_linux::flags::{PIDFD_SELF_THREAD, PIDFD_SELF_THREAD_GROUP};
 use refault_linux::sockets::UIO_MAXIOV;
 use refault_linux::{END_OF_ADDRESSES, proc, sys};
-use refault_paging::PAGE;
+use refault_paging::{Marks, Order, PAGE};
 
 use crate::calls::make::plain;
 use crate::engine_lock::{Paging, paging};
@@ -163,6 +163,21 @@ fn advise_by(by: By, start: usize, bytes: usize, advice: usize) -> isize {
             advise_each(by, &mut paging, start, length, advice, |paging, from, bytes| {
                 paging.change(from, bytes, |attributes| attributes.zeros_in_children = advice == MADV_WIPEONFORK);
             })
+        }
+        MADV_NORMAL | MADV_RANDOM | MADV_SEQUENTIAL | MADV_DONTDUMP | MADV_DODUMP => {
+            let mark = |marks: &mut Marks| match advice {
+                MADV_RANDOM => marks.order = Order::Random,
+                MADV_SEQUENTIAL => marks.order = Order::Sequential,
+                MADV_NORMAL => marks.order = Order::Normal,
+                _ => marks.not_in_cores = advice == MADV_DONTDUMP,
+            };
+            let answer = advise_each(by, &mut paging, start, length, advice, |paging, from, bytes| {
+                paging.change(from, bytes, |attributes| mark(&mut attributes.marks));
+            });
+            if answer < 0 {
+                paging.may_be_marked(start, length, mark);
+            }
+            answer
         }
         MADV_POPULATE_READ | MADV_POPULATE_WRITE => {
             bring_in(&mut paging, start, length, advice == MADV_POPULATE_WRITE, |at, piece| {

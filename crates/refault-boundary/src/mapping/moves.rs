@@ -5,21 +5,22 @@
 //! distance that it had from the first; that is what the kernel does with those that are not registered.
 //!
 //! Invariants: the kernel's mappings and the engine's table change under one lock; a mapping that was not in the range
-//! moved is not touched, at the source or the target. Cost: five calls more than the program's, and some for each of
-//! several mappings. What the program has said of its order of accesses is forgotten by a move; it means nothing for
-//! memory without a file.
+//! moved is not touched, at the source or the target; what was moved is marked as it was. Cost: five calls more than the
+//! program's, and some for each of several mappings.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use refault_linux::END_OF_ADDRESSES;
-use refault_linux::advice::{MADV_DONTNEED_LOCKED, MADV_NORMAL, MADV_RANDOM};
+use refault_linux::advice::{
+    MADV_DODUMP, MADV_DONTDUMP, MADV_DONTNEED_LOCKED, MADV_NORMAL, MADV_RANDOM, MADV_SEQUENTIAL,
+};
 use refault_linux::calls::{SYS_madvise, SYS_mlock, SYS_mlock2, SYS_mprotect, SYS_mremap};
 use refault_linux::errno::{EAGAIN, EFAULT, ENOMEM};
 use refault_linux::flags::{MLOCK_ONFAULT, MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE};
 use refault_linux::mappings::Mappings;
 use refault_linux::proc::Span;
 use refault_linux::sys;
-use refault_paging::{Attributes, PAGE};
+use refault_paging::{Attributes, Marks, Order, PAGE};
 
 use crate::engine_lock::{Paging, paging};
 use crate::mapping::managed::{make, pages};
@@ -86,7 +87,13 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
     let unlocked = around.filter(|_| leaves && is_locked);
     let apart = if !before.is_empty() && flags & MREMAP_MAYMOVE != 0 && is_one {
         let whole = if leaves { around } else { None };
-        SetApart::new(whole.unwrap_or((old, old + kept)), leaves && is_locked)
+        match SetApart::new(paging, whole.unwrap_or((old, old + kept)), leaves && is_locked) {
+            Some(apart) => Some(apart),
+            None => {
+                paging.lock_is_decided();
+                return ENOMEM;
+            }
+        }
     } else {
         None
     };
@@ -144,7 +151,7 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
     }
     paging.note_locks();
     if let Some(apart) = apart {
-        apart.join(at, new_bytes, leaves);
+        apart.join(old, at, new_bytes, leaves);
     }
     at as isize
 }
@@ -152,50 +159,70 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
 /// A mapping that is set apart while a part of it moves.
 ///
 /// The kernel joins what has moved with its new neighbours, and then takes the registration away from the whole of
-/// that: what is out of memory there would read as zeros. It does not join mappings that are advised or locked
-/// differently.
+/// that: what is out of memory there would read as zeros. It does not join mappings that are marked or locked
+/// differently. Where the kernel will put it is not known, so it is marked as nothing that is managed is.
 ///
 /// With MREMAP_DONTUNMAP the whole mapping is set apart. Were it only the part, the kernel would find that all of a
 /// mapping moves, and forget what binds the rest to its neighbours.
 struct SetApart {
-    start: usize,
-    bytes: usize,
+    span: Span,
     by: By,
 }
 
 /// What sets a mapping apart.
 enum By {
-    /// What is said of its order of accesses. To take that back joins it with neighbours that are like it.
-    Advice,
+    /// These marks; what its parts had before.
+    Marks(Marks, Vec<(usize, usize, Marks)>),
     /// It was locked, and is locked where it is touched. MREMAP_DONTUNMAP itself unlocks what is left, and does not
     /// join it with neighbours.
     Lock,
 }
 
 impl SetApart {
-    /// `None` if the kernel refuses it.
-    fn new((start, end): Span, leaves_locked: bool) -> Option<SetApart> {
+    /// `None` if the kernel refuses it, or each mark is in use: to move it would not be safe.
+    fn new(paging: &Paging, (start, end): Span, leaves_locked: bool) -> Option<SetApart> {
         let bytes = end - start;
         if leaves_locked && make(SYS_mlock2, [start, bytes, MLOCK_ONFAULT, 0, 0, 0]) == 0 {
-            return Some(SetApart { start, bytes, by: By::Lock });
+            return Some(SetApart { span: (start, end), by: By::Lock });
         }
-        (advise(start, bytes, MADV_RANDOM) == 0).then_some(SetApart { start, bytes, by: By::Advice })
+        let marks = paging.unused_marks()?;
+        let parts = paging.parts(start, bytes).into_iter();
+        let parts: Vec<_> = parts.map(|(from, to, attributes)| (from, to, attributes.marks)).collect();
+        let is_marked = parts.iter().all(|(from, to, before)| mark(*from, to - from, *before, marks));
+        let apart = SetApart { span: (start, end), by: By::Marks(marks, parts) };
+        if !is_marked {
+            apart.undo();
+            return None;
+        }
+        Some(apart)
     }
 
     /// It is as it was: nothing has moved, or it was left.
     fn undo(&self) {
-        match self.by {
-            By::Advice => _ = advise(self.start, self.bytes, MADV_NORMAL),
-            By::Lock => lock(self.start, self.bytes),
+        let (start, end) = self.span;
+        match &self.by {
+            By::Marks(marks, parts) => {
+                parts.iter().for_each(|(from, to, before)| _ = mark(*from, to - from, *marks, *before));
+            }
+            By::Lock => lock(start, end - start),
         }
     }
 
-    /// What has moved is joined with its new neighbours, all of which are registered.
-    fn join(&self, at: usize, bytes: usize, leaves: bool) {
-        match self.by {
+    /// What has moved from `old` on is joined with its new neighbours, all of which are registered.
+    fn join(&self, old: usize, at: usize, bytes: usize, leaves: bool) {
+        match &self.by {
             By::Lock => lock(at, bytes),
-            By::Advice => {
-                advise(at, bytes, MADV_NORMAL);
+            By::Marks(marks, parts) => {
+                let mut joined = at;
+                for (index, (_, to, before)) in parts.iter().enumerate() {
+                    // What has grown is like the last.
+                    let is_last = index + 1 == parts.len();
+                    let end = if is_last { at + bytes } else { (at + to.saturating_sub(old)).min(at + bytes) };
+                    if joined < end {
+                        mark(joined, end - joined, *marks, *before);
+                        joined = end;
+                    }
+                }
                 if leaves {
                     self.undo();
                 }
@@ -204,8 +231,16 @@ impl SetApart {
     }
 }
 
-fn advise(start: usize, bytes: usize, advice: usize) -> isize {
-    make(SYS_madvise, [start, bytes, advice, 0, 0, 0])
+/// Marks a range that is marked `from` as `to` says. False if the kernel refuses it.
+fn mark(start: usize, bytes: usize, from: Marks, to: Marks) -> bool {
+    let advise = |advice| make(SYS_madvise, [start, bytes, advice, 0, 0, 0]) == 0;
+    let order = match to.order {
+        Order::Normal => MADV_NORMAL,
+        Order::Random => MADV_RANDOM,
+        Order::Sequential => MADV_SEQUENTIAL,
+    };
+    let cores = if to.not_in_cores { MADV_DONTDUMP } else { MADV_DODUMP };
+    (from.order == to.order || advise(order)) && (from.not_in_cores == to.not_in_cores || advise(cores))
 }
 
 /// What is locked already is locked whole. All of it is there, or cannot be.

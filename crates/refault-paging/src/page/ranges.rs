@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use refault_linux::flags::{PROT_READ, PROT_WRITE};
 
+use super::marks::Marks;
+
 /// What a range may be used for, and what becomes of it in children.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
@@ -25,6 +27,8 @@ pub struct Attributes {
     pub filled: bool,
     /// It is known to be of mappings to which something was written: see `unwritten`.
     pub written: bool,
+    /// What the program has advised that keeps the kernel from joining it with others.
+    pub marks: Marks,
 }
 
 impl Attributes {
@@ -73,6 +77,9 @@ pub struct Ranges {
     /// Bytes that are [filled](Attributes::filled), and those that are only locked.
     filled: usize,
     unfilled: usize,
+    /// How many ranges are marked so, and which marks others may have that no range tells of.
+    marked: [usize; Marks::ALL.len()],
+    perhaps: [bool; Marks::ALL.len()],
 }
 
 impl Ranges {
@@ -145,15 +152,27 @@ impl Ranges {
         if let Some(bytes) = self.count(attributes) {
             *bytes += end - start;
         }
+        self.marked[attributes.marks.index()] += 1;
         self.by_start.insert(start, (end, attributes));
     }
 
     fn take(&mut self, start: usize) {
-        if let Some((end, attributes)) = self.by_start.remove(&start)
-            && let Some(bytes) = self.count(attributes)
-        {
+        let Some((end, attributes)) = self.by_start.remove(&start) else { return };
+        if let Some(bytes) = self.count(attributes) {
             *bytes -= end - start;
         }
+        self.marked[attributes.marks.index()] -= 1;
+    }
+
+    /// Marks that no range has. `None`: each is in use.
+    pub fn unused_marks(&self) -> Option<Marks> {
+        let is_unused = |marks: &&Marks| self.marked[marks.index()] == 0 && !self.perhaps[marks.index()];
+        Marks::ALL.iter().find(is_unused).copied()
+    }
+
+    /// The kernel may have marked a part of some range so.
+    pub fn may_be_marked(&mut self, marks: Marks) {
+        self.perhaps[marks.index()] = true;
     }
 
     /// Where bytes of such a range are counted.
@@ -233,6 +252,16 @@ mod tests {
         assert!(!range.locked && !range.filled);
     }
 
+    #[test]
+    fn marks_that_may_be_in_use_are_not_given() {
+        let mut ranges = Ranges::default();
+        for marks in Marks::ALL {
+            assert_eq!(ranges.unused_marks(), Some(marks));
+            ranges.may_be_marked(marks);
+        }
+        assert_eq!(ranges.unused_marks(), None);
+    }
+
     /// Against one attribute per unit.
     #[test]
     fn ranges_are_what_an_array_says() {
@@ -257,6 +286,11 @@ mod tests {
                     ranges.change(start, end, |a| a.protect(protection));
                     model[start..end].iter_mut().flatten().for_each(|a| a.protect(protection));
                 }
+                5 => {
+                    let marks = Marks::ALL[a % Marks::ALL.len()];
+                    ranges.change(start, end, |a| a.marks = marks);
+                    model[start..end].iter_mut().flatten().for_each(|a| a.marks = marks);
+                }
                 _ => {
                     ranges.remove(start, end);
                     model[start..end].fill(None);
@@ -266,6 +300,8 @@ mod tests {
                 assert_eq!(ranges.find(at).map(|(.., a)| a), *wanted, "at {at}");
             }
             assert_eq!(ranges.locked_bytes(), model.iter().flatten().filter(|a| a.filled).count());
+            let has = |marks: &Marks| model.iter().flatten().any(|a| a.marks == *marks);
+            assert_eq!(ranges.unused_marks(), Marks::ALL.into_iter().find(|marks| !has(marks)));
             assert_eq!(ranges.any_unfilled(), model.iter().flatten().any(|a| a.locked && !a.filled));
             let all: Vec<_> = ranges.all().collect();
             assert!(all.windows(2).all(|two| two[0].1 < two[1].0 || two[0].1 == two[1].0 && two[0].2 != two[1].2));
