@@ -35,6 +35,16 @@ fn what_moves_beside_advised_memory_takes_nothing_of_it_along() {
     program.comes_through("3M", &[]);
 }
 
+/// The kernel says nothing of what it has moved before it finds the hole.
+#[test]
+fn what_goes_past_the_cache_into_a_hole_is_refused_whole() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(include_str!("c/direct_into_a_hole.c"));
+    program.comes_through("3M", &[]);
+}
+
 /// What the agent maps meanwhile must not lie in a hole of the program's memory.
 #[test]
 fn programs_may_unmap_and_map_over_holes_in_their_memory() {

@@ -23,9 +23,9 @@ mod rest;
 
 use refault_linux::END_OF_ADDRESSES;
 use refault_linux::calls::*;
-use refault_linux::errno::{ENOSYS, EPERM};
+use refault_linux::errno::{EFAULT, ENOSYS, EPERM};
 use refault_linux::flags::{
-    O_APPEND, O_DIRECT, RWF_APPEND, RWF_DONTCACHE, RWF_DSYNC, RWF_HIPRI, RWF_NOAPPEND, RWF_NOWAIT, RWF_SYNC,
+    O_APPEND, O_DIRECT, RWF_APPEND, RWF_DONTCACHE, RWF_DSYNC, RWF_HIPRI, RWF_NOAPPEND, RWF_NOWAIT, RWF_SYNC, SEEK_CUR,
 };
 use refault_linux::sockets::{
     ADDRESS, MSG_CMSG_CLOEXEC, MSG_DONTWAIT, MSG_EOR, MSG_MORE, MSG_NOSIGNAL, MSG_WAITALL, MSGHDR_VECTORS, SCM_RIGHTS,
@@ -274,6 +274,13 @@ fn transfer(
         } else {
             make_piece(thread, context, number, &part, Progress { done, ..Progress::default() })
         };
+        if result == EFAULT && done > 0 && kind == Kind::File && status_flags(descriptor) & O_DIRECT != 0 {
+            // The kernel finds out before it says that anything was moved, and leaves the position where it was.
+            if !places {
+                plain(SYS_lseek, [descriptor, done.wrapping_neg(), SEEK_CUR, 0, 0, 0]);
+            }
+            return Some(EFAULT);
+        }
         if result <= 0 {
             return Some(if done > 0 { done as isize } else { result });
         }

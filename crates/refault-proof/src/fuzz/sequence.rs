@@ -158,17 +158,17 @@ const WEIGHTS: [(&str, u64); 45] = [
 
 /// `madvise`'s numbers: what they are called, and how often each is taken.
 const ADVICE: [(u64, u64); 20] = [
-    (0, 1),   // MADV_NORMAL
-    (1, 1),   // MADV_RANDOM
-    (2, 1),   // MADV_SEQUENTIAL
+    (0, 3),   // MADV_NORMAL
+    (1, 5),   // MADV_RANDOM
+    (2, 5),   // MADV_SEQUENTIAL
     (3, 2),   // MADV_WILLNEED
     (4, 10),  // MADV_DONTNEED
     (10, 2),  // MADV_DONTFORK
     (11, 2),  // MADV_DOFORK
     (14, 1),  // MADV_HUGEPAGE
     (15, 1),  // MADV_NOHUGEPAGE
-    (16, 1),  // MADV_DONTDUMP
-    (17, 1),  // MADV_DODUMP
+    (16, 3),  // MADV_DONTDUMP
+    (17, 2),  // MADV_DODUMP
     (18, 2),  // MADV_WIPEONFORK
     (19, 2),  // MADV_KEEPONFORK
     (20, 3),  // MADV_COLD
