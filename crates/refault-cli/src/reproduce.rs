@@ -17,7 +17,7 @@ use refault_lab::experiment::{Asked, Here, MeasuredHere, Row, Values};
 use refault_lab::experiments::Size;
 use refault_lab::experiments::published::{self, EXPERIMENTS, Request};
 
-use refault_console::text::{grouped, number, plain_table};
+use refault_console::text::{WIDE, broken, cell, number, plain_table};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -219,16 +219,24 @@ fn here_table(experiment: &Experiment) -> comfy_table::Table {
     table
 }
 
-/// What the cells of a kernel's row are.
-pub const KERNELS_HEADINGS: [&str; 9] =
+/// What the cells of a kernel's row are; the last is there only if this machine was measured too.
+const KERNELS_HEADINGS: [&str; 9] =
     ["asked of kernels", "figure", "release", "published", "kernel before", "kernel after", "kernel", "model", "here"];
 
-/// How to read a table of [`KERNELS_HEADINGS`].
-pub const KERNELS_EXPLANATION: &str = "Published, kernel, model and here: the ratio, or after where the document has \
-    no before. Kernel and model had the same accesses. Never judged: sizes are not the document's.";
+/// How to read a table of kernels.
+pub const KERNELS_EXPLANATION: &str = "Published, kernel and model, and here where it was measured: the ratio, or after \
+    where the document has no before. Kernel and model had the same accesses. Never judged: sizes are not the document's.";
+
+/// What kernels were asked as text: headings and rows. A column without any value is left out.
+pub fn kernel_lines(asked: &[Asked]) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let columns = KERNELS_HEADINGS.len() - usize::from(asked.iter().all(|row| row.here.is_none()));
+    let mut lines: Vec<Vec<String>> = asked.iter().map(kernel_cells).collect();
+    lines.iter_mut().for_each(|cells| cells.truncate(columns));
+    (KERNELS_HEADINGS[..columns].to_vec(), lines)
+}
 
 /// A kernel's row as text.
-pub fn kernel_cells(row: &Asked) -> Vec<String> {
+fn kernel_cells(row: &Asked) -> Vec<String> {
     // What the document has: a ratio, or a level after the change.
     let of = |values: &Values| if row.published.ratio.is_some() { values.ratio } else { values.after };
     let [published, kernel, model] = [&row.published, &row.values, &row.model].map(of);
@@ -241,11 +249,13 @@ pub fn kernel_cells(row: &Asked) -> Vec<String> {
 /// What real kernels were asked.
 fn kernels_table(experiment: &Experiment) -> comfy_table::Table {
     let mut table = plain_table();
-    table.set_header(KERNELS_HEADINGS);
-    for row in &experiment.kernels {
-        table.add_row(kernel_cells(row));
+    let (headings, rows) = kernel_lines(&experiment.kernels);
+    let columns = headings.len();
+    table.set_header(headings);
+    for cells in rows {
+        table.add_row(cells);
     }
-    for column in 3..KERNELS_HEADINGS.len() {
+    for column in 3..columns {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(comfy_table::CellAlignment::Right);
         }
@@ -257,45 +267,12 @@ fn kernels_table(experiment: &Experiment) -> comfy_table::Table {
 pub const HEADINGS: [&str; 12] =
     ["workload", "figure", "unit", "published", "", "ratio", "ours", "", "ratio", "spread", "null", "agrees"];
 
-/// Figures from here on are whole numbers in groups of digits.
-const GROUPED_FROM: f64 = 10_000.0;
-
 /// How to read a table of [`HEADINGS`].
 pub const EXPLANATION: &str = "\
 Two figures are before and after the change; ratio is after over before. Ours are means over seeds, spread the standard
 deviation of the ratio. Null is the ratio with the mechanism under test switched off. 'null too': the null agrees as
 well, or might; 'chance': our seeds lie on both sides; neither is yes or no. 'fitted': an input was set so that it comes
 out.";
-
-/// A text in lines of `most` letters at most, broken at blanks.
-fn broken(text: &str, most: usize) -> String {
-    let mut lines = String::new();
-    let mut length = 0;
-    for word in text.split_whitespace() {
-        let letters = word.chars().count();
-        if length > 0 && length + 1 + letters > most {
-            lines.push('\n');
-            length = 0;
-        } else if length > 0 {
-            lines.push(' ');
-            length += 1;
-        }
-        lines.push_str(word);
-        length += letters;
-    }
-    lines
-}
-
-/// Columns of a wide terminal.
-const WIDE: usize = 120;
-
-fn cell(value: Option<f64>) -> String {
-    match value {
-        None => "–".to_string(),
-        Some(large) if large >= GROUPED_FROM => grouped(large.round() as u64),
-        Some(value) => number(value),
-    }
-}
 
 /// A row as text: workload, figure, unit, published before, after and ratio, ours, spread, the null's ratio, agreement.
 pub fn cells(row: &Row) -> Vec<String> {
@@ -364,4 +341,29 @@ fn write_csv(out: &mut dyn std::io::Write, experiment: &Experiment) -> std::io::
         csv.write_record(record)?;
     }
     csv.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_of_this_machine_stands_where_it_was_measured() {
+        let row = Asked {
+            name: "w".into(),
+            metric: "m".into(),
+            unit: "pages".into(),
+            kernel: "6.12".into(),
+            published: Values::of(4.0, 2.0),
+            values: Values::of(8.0, 4.0),
+            model: Values::of(6.0, 3.0),
+            here: None,
+        };
+        let (headings, lines) = kernel_lines(std::slice::from_ref(&row));
+        assert_eq!((headings.last(), lines[0].len()), (Some(&"model"), headings.len()));
+        let (headings, lines) = kernel_lines(&[row.clone(), Asked { here: Some(Values::of(1.0, 0.25)), ..row }]);
+        assert_eq!(headings.last(), Some(&"here"));
+        let of_here: Vec<&str> = lines.iter().map(|cells| cells[headings.len() - 1].as_str()).collect();
+        assert_eq!(of_here, ["–", "0.25"]);
+    }
 }

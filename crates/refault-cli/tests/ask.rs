@@ -266,3 +266,22 @@ fn a_kernel_answers() {
     assert_eq!(second.stdout, first.stdout, "from the cache");
     assert!(!text(&second.stderr).contains("asking"), "{}", text(&second.stderr));
 }
+
+/// A table has no column that is empty in each row.
+#[test]
+fn no_column_of_a_table_is_empty() {
+    let cache = TempDir::new().expect("a directory");
+    for (question, columns) in [(&["lru-sort:parsec3/canneal"][..], 10), (&["--memory", "4096p", KNOWN], 7)] {
+        let output = ask(&cache, Some("/nonexistent"), &[&["--kernel", "6.12"], question].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let table = text(&output.stdout);
+        // Cells are at least two blanks apart; some hold one.
+        let lines = table.lines().take_while(|line| !line.is_empty());
+        let cells: Vec<Vec<&str>> =
+            lines.map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()).collect();
+        assert!(cells.len() > 8 && cells.iter().all(|row| row.len() == columns), "{table}");
+        for column in 0..columns {
+            assert!(cells[1..].iter().any(|row| row[column] != "–"), "column {}: {table}", cells[0][column]);
+        }
+    }
+}

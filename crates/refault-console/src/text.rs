@@ -47,6 +47,40 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
+/// Columns of a wide terminal.
+pub const WIDE: usize = 120;
+
+/// A text in lines of `most` letters at most, broken at blanks.
+pub fn broken(text: &str, most: usize) -> String {
+    let mut lines = String::new();
+    let mut length = 0;
+    for word in text.split_whitespace() {
+        let letters = word.chars().count();
+        if length > 0 && length + 1 + letters > most {
+            lines.push('\n');
+            length = 0;
+        } else if length > 0 {
+            lines.push(' ');
+            length += 1;
+        }
+        lines.push_str(word);
+        length += letters;
+    }
+    lines
+}
+
+/// Figures from here on are whole numbers in groups of digits.
+const GROUPED_FROM: f64 = 10_000.0;
+
+/// A figure of a table, a dash where there is none.
+pub fn cell(value: Option<f64>) -> String {
+    match value {
+        None => "–".to_owned(),
+        Some(large) if large >= GROUPED_FROM => grouped(large.round() as u64),
+        Some(value) => number(value),
+    }
+}
+
 /// A figure with as many digits as it needs.
 pub fn number(value: f64) -> String {
     let text = match value.abs() {
@@ -61,6 +95,18 @@ pub fn number(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cell_has_as_many_digits_as_it_needs() {
+        let cells = [None, Some(12_345.4), Some(0.5), Some(9_999.4)].map(cell);
+        assert_eq!(cells, ["–", "12,345", "0.5", "9999"]);
+    }
+
+    #[test]
+    fn a_text_is_broken_at_blanks() {
+        assert_eq!(broken("one  two three", 7), "one two\nthree");
+        assert_eq!(broken("unbreakable on", 4), "unbreakable\non");
+    }
 
     #[test]
     fn digits_are_grouped_by_three() {

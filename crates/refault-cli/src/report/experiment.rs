@@ -7,9 +7,7 @@ use refault_lab::experiment::{self, Chart};
 use super::chart::{COLOURS, Figure, Series, Shape};
 use super::scale::{Axis, tick};
 use super::{page, write};
-use crate::reproduce::{
-    EXPLANATION, HERE_HEADINGS, KERNELS_EXPLANATION, KERNELS_HEADINGS, cells, here_cells, kernel_cells,
-};
+use crate::reproduce::{EXPLANATION, HERE_HEADINGS, KERNELS_EXPLANATION, cells, here_cells, kernel_lines};
 use refault_console::text::number;
 use refault_console::{Failure, Output};
 
@@ -69,15 +67,15 @@ pub fn write_experiment(output: Output, experiment: &Experiment, about: &str) ->
             }
         }
         @if !experiment.kernels.is_empty() {
+            @let (headings, rows) = kernel_lines(&experiment.kernels);
             h2 { "Asked of real kernels" }
             div.scroll tabindex="0" {
                 table.rows {
                     caption { (KERNELS_EXPLANATION) }
-                    thead { tr { @for heading in KERNELS_HEADINGS { th scope="col" { (heading) } } } }
+                    thead { tr { @for heading in headings { th scope="col" { (heading) } } } }
                     tbody {
-                        @for row in &experiment.kernels {
+                        @for cells in &rows {
                             tr {
-                                @let cells = kernel_cells(row);
                                 th scope="row" { (breakable(&cells[0])) }
                                 td.words { (breakable(&cells[1])) }
                                 @for cell in &cells[2..] { td { (cell) } }

@@ -8,7 +8,7 @@ use refault_ask::answers::pulses::{self, Answer};
 use refault_ask::emulator::pulse::ask;
 use refault_ask::job::pulse::{COUNTERS, Pulse};
 use refault_ask::kernel::{Kernel, version_of};
-use refault_console::text::{align_numbers, grouped, number, plain_table};
+use refault_console::text::{align_numbers, cell as shown, grouped, plain_table};
 use refault_console::{Failure, Format, Progress, say, with_output};
 use refault_lab::experiment::Values;
 use refault_lab::experiments::lru_sort::pulsed::{METRICS, published_pages};
@@ -143,15 +143,7 @@ fn figure(values: Option<Values>) -> Option<f64> {
     values.and_then(|values| if values.before.is_some() { values.ratio } else { values.after })
 }
 
-fn shown(value: Option<f64>) -> String {
-    match value {
-        None => "–".to_owned(),
-        Some(large) if large >= 10_000.0 => grouped(large.round() as u64),
-        Some(value) => number(value),
-    }
-}
-
-const HEADINGS: [&str; 11] = [
+const HEADINGS: [&str; 10] = [
     "kernel",
     "lists",
     "figure",
@@ -162,7 +154,6 @@ const HEADINGS: [&str; 11] = [
     "published",
     "kernel's",
     "model's",
-    "here",
 ];
 
 fn write_table(out: &mut dyn Write, pulse: &Pulse, all: &[(Answer, Vec<Beside>)]) -> std::io::Result<()> {
@@ -175,7 +166,6 @@ fn write_table(out: &mut dyn Write, pulse: &Pulse, all: &[(Answer, Vec<Beside>)]
             cells.push(format!("{metric} ({unit})"));
             cells.extend(IN_ORDER.map(|variant| shown(answer.metric(variant, metric))));
             cells.extend([beside.published, answer.values(metric), beside.model].map(|values| shown(figure(values))));
-            cells.push("–".to_owned());
             table.add_row(cells);
         }
         for name in SHOWN {
@@ -193,7 +183,7 @@ fn write_table(out: &mut dyn Write, pulse: &Pulse, all: &[(Answer, Vec<Beside>)]
                 (Some(before), Some(after)) if before > 0.0 => Some(after / before),
                 _ => None,
             };
-            cells.extend(["–".to_owned(), shown(ratio), "–".to_owned(), "–".to_owned()]);
+            cells.extend(["–".to_owned(), shown(ratio), "–".to_owned()]);
             table.add_row(cells);
         }
     }
@@ -204,7 +194,7 @@ fn write_table(out: &mut dyn Write, pulse: &Pulse, all: &[(Answer, Vec<Beside>)]
         "\n{}: {} pages, {} s of its own time; its limit is 75 % of them for 1 s, then 200 % for 10 s.\n\
          published, kernel's and model's are sorted over pressure, and of the monitor the level. never sorted: the module\n\
          samples and finds nothing. The document's machine had 130 GiB, many processors and limits of cgroup v1.\n\
-         The model has classic lists alone. here: 'refault reproduce lru-sort --here' measures programs of this machine.",
+         The model has classic lists alone. 'refault reproduce lru-sort --here' measures programs of this machine.",
         pulse.program,
         grouped(pulse.pages),
         pulse.seconds
@@ -278,7 +268,6 @@ fn write_json(out: &mut dyn Write, pulse: &Pulse, all: &[(Answer, Vec<Beside>)])
                         "published": values(beside.published),
                         "kernel": values(answer.values(metric)),
                         "model": values(beside.model),
-                        "here": null,
                     });
                     ((*metric).to_owned(), of)
                 })
@@ -318,6 +307,5 @@ mod tests {
         assert_eq!(figure(Some(Values::of(4.0, 2.0))), Some(0.5));
         assert_eq!(figure(Some(Values::after_only(2.6))), Some(2.6));
         assert_eq!(figure(Some(Values::of(0.0, 2.0))), None, "nothing to be compared with");
-        assert_eq!((shown(None), shown(Some(12_345.4)), shown(Some(0.5))), ("–".into(), "12,345".into(), "0.5".into()));
     }
 }
