@@ -9,11 +9,12 @@
 //! no directory will do (none can be written, or nothing may be executed there), the library is memory that has a name
 //! in `/proc`. Programs that are executed after all descriptors were closed then run without it.
 //!
-//! Cost: unpacking takes some milliseconds per run.
+//! Cost: unpacking takes some milliseconds per run. It goes by small pieces, so that the command, whose memory is part
+//! of the budget, is no larger afterwards.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -37,8 +38,12 @@ pub fn made(path: &Path) -> bool {
 /// A path under which the library can be preloaded; `None` if this binary does not hold it.
 pub fn library(name: &str) -> Option<PathBuf> {
     let (_, packed) = LIBRARIES.iter().find(|(known, _)| *known == name)?;
-    let bytes = zstd::decode_all(*packed).ok()?;
-    places().into_iter().find_map(|place| file(&place, name, &bytes)).or_else(|| memory(name, &bytes))
+    places().into_iter().find_map(|place| file(&place, name, packed)).or_else(|| memory(name, packed))
+}
+
+/// The bytes of a packed library, in order.
+fn unpack(packed: &[u8]) -> Option<impl Read> {
+    zstd::Decoder::with_buffer(packed).ok()
 }
 
 /// Directories that may do, the best first.
@@ -52,8 +57,8 @@ fn places() -> Vec<PathBuf> {
     for_all.into_iter().chain(own).chain([std::env::temp_dir().join(format!("refault-{user}"))]).collect()
 }
 
-/// The library as a file in this directory, if that is the user's alone and programs may be executed there.
-fn file(place: &Path, name: &str, bytes: &[u8]) -> Option<PathBuf> {
+/// The packed library as a file in this directory, if that is the user's alone and programs may be executed there.
+fn file(place: &Path, name: &str, packed: &[u8]) -> Option<PathBuf> {
     let place = std::path::absolute(place).ok()?;
     // LD_PRELOAD separates its files by these.
     if place.to_string_lossy().contains([':', ' ']) {
@@ -69,14 +74,14 @@ fn file(place: &Path, name: &str, bytes: &[u8]) -> Option<PathBuf> {
         return None;
     }
     let mut hasher = DefaultHasher::new();
-    bytes.hash(&mut hasher);
+    packed.hash(&mut hasher);
     let inner = place.join(format!("{:016x}", hasher.finish()));
     make_directory(&inner, &place)?;
     let path = inner.join(name);
-    if !is_there(&path, bytes) {
+    if !is_there(&path, packed) {
         // Beside and renamed: another run may be using the old one.
         let mut new = tempfile::NamedTempFile::new_in(&inner).ok()?;
-        new.write_all(bytes).ok()?;
+        io::copy(&mut unpack(packed)?, &mut new).ok()?;
         new.as_file().set_permissions(Permissions::from_mode(0o755)).ok()?;
         keep(new.persist(&path).ok()?);
         remove_old(&place, &inner, name);
@@ -97,11 +102,11 @@ fn make_directory(directory: &Path, place: &Path) -> Option<()> {
     Some(())
 }
 
-/// Whether a file holds these bytes. If so it is in use from now on, as long as this process lives.
-fn is_there(path: &Path, bytes: &[u8]) -> bool {
+/// Whether a file holds the bytes of a packed library. If so it is in use from now on, as long as this process lives.
+fn is_there(path: &Path, packed: &[u8]) -> bool {
     let Ok(mut file) = File::open(path) else { return false };
-    let mut there = Vec::new();
-    if file.read_to_end(&mut there).is_err() || there != bytes {
+    let Some(mut wanted) = unpack(packed) else { return false };
+    if !are_equal(&mut wanted, &mut file).unwrap_or(false) {
         return false;
     }
     _ = file.set_modified(SystemTime::now());
@@ -109,6 +114,21 @@ fn is_there(path: &Path, bytes: &[u8]) -> bool {
     keep(file);
     // It may have been removed, as an old one, before it was kept.
     number.is_some() && fs::metadata(path).map(|metadata| metadata.ino()).ok() == number
+}
+
+/// Whether two sources give the same bytes up to their ends.
+fn are_equal(one: &mut impl Read, other: &mut impl Read) -> io::Result<bool> {
+    const PIECE: u64 = 64 << 10;
+    let (mut here, mut there) = (Vec::new(), Vec::new());
+    loop {
+        here.clear();
+        there.clear();
+        one.by_ref().take(PIECE).read_to_end(&mut here)?;
+        other.by_ref().take(PIECE).read_to_end(&mut there)?;
+        if here != there || here.is_empty() {
+            return Ok(here == there);
+        }
+    }
 }
 
 /// No process takes the file for an old one until this process ends.
@@ -134,10 +154,10 @@ fn remove_old(place: &Path, own: &Path, name: &str) {
     }
 }
 
-/// The library as memory; its descriptor stays open and is inherited.
-fn memory(name: &str, bytes: &[u8]) -> Option<PathBuf> {
+/// The packed library as memory; its descriptor stays open and is inherited.
+fn memory(name: &str, packed: &[u8]) -> Option<PathBuf> {
     let mut file = File::from(rustix::fs::memfd_create(name, MemfdFlags::empty()).ok()?);
-    file.write_all(bytes).ok()?;
+    io::copy(&mut unpack(packed)?, &mut file).ok()?;
     let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let _ = file.into_raw_fd();
     Some(path)
@@ -147,24 +167,39 @@ fn memory(name: &str, bytes: &[u8]) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
+    fn packed(bytes: &[u8]) -> Vec<u8> {
+        zstd::encode_all(bytes, 1).expect("it packs")
+    }
+
+    #[test]
+    fn bytes_are_compared_to_the_end_of_both() {
+        let long = vec![7; 200_000];
+        let are_equal = |one: &[u8], other: &[u8]| are_equal(&mut &*one, &mut &*other).expect("they read");
+        assert!(are_equal(&long, &long) && are_equal(b"", b""));
+        assert!(!are_equal(&long, &long[..199_999]) && !are_equal(&long[..65_536], &long) && !are_equal(b"", b"a"));
+        let mut other = long.clone();
+        other[131_072] = 8;
+        assert!(!are_equal(&long, &other));
+    }
+
     #[test]
     fn a_file_is_made_once_and_mended() {
         let home = tempfile::tempdir().expect("a directory");
         let place = home.path().join("cache/refault");
-        let path = file(&place, "a.so", b"bytes").expect("a file");
+        let path = file(&place, "a.so", &packed(b"bytes")).expect("a file");
         let first = fs::metadata(&path).expect("it is there").ino();
-        assert_eq!(file(&place, "a.so", b"bytes"), Some(path.clone()));
+        assert_eq!(file(&place, "a.so", &packed(b"bytes")), Some(path.clone()));
         assert_eq!(fs::metadata(&path).expect("it is there").ino(), first);
         fs::write(&path, b"other").expect("writes");
-        assert_eq!(file(&place, "a.so", b"bytes"), Some(path.clone()));
+        assert_eq!(file(&place, "a.so", &packed(b"bytes")), Some(path.clone()));
         assert_eq!(fs::read(&path).expect("reads"), b"bytes");
     }
 
     #[test]
     fn each_build_has_a_file_of_its_own() {
         let home = tempfile::tempdir().expect("a directory");
-        let ours = file(home.path(), "a.so", b"ours").expect("a file");
-        let theirs = file(home.path(), "a.so", b"theirs").expect("a file");
+        let ours = file(home.path(), "a.so", &packed(b"ours")).expect("a file");
+        let theirs = file(home.path(), "a.so", &packed(b"theirs")).expect("a file");
         assert_eq!(fs::read(&ours).expect("reads"), b"ours");
         assert_eq!(fs::read(&theirs).expect("reads"), b"theirs");
         assert_eq!((ours.file_name(), theirs.file_name()), (Some("a.so".as_ref()), Some("a.so".as_ref())));
@@ -184,7 +219,7 @@ mod tests {
         let ((unused, _), (used, held), (young, _)) =
             (old("1", month + 60), old("2", month + 60), old("3", month - 60));
         keep(held);
-        file(home.path(), "a.so", b"bytes").expect("a file");
+        file(home.path(), "a.so", &packed(b"bytes")).expect("a file");
         assert_eq!((unused.exists(), used.exists(), young.exists()), (false, true, true));
     }
 
@@ -194,15 +229,15 @@ mod tests {
         let place = home.path().join("open");
         fs::create_dir(&place).expect("a directory");
         fs::set_permissions(&place, Permissions::from_mode(0o777)).expect("its mode");
-        assert_eq!(file(&place, "a.so", b"bytes"), None);
+        assert_eq!(file(&place, "a.so", &packed(b"bytes")), None);
         let link = home.path().join("link");
         std::os::unix::fs::symlink(home.path(), &link).expect("a link");
-        assert_eq!(file(&link, "a.so", b"bytes"), None);
+        assert_eq!(file(&link, "a.so", &packed(b"bytes")), None);
     }
 
     #[test]
     fn memory_stands_in_for_a_file() {
-        let path = memory("a.so", b"bytes").expect("memory");
+        let path = memory("a.so", &packed(b"bytes")).expect("memory");
         assert_eq!(fs::read(path).expect("reads"), b"bytes");
     }
 }

@@ -47,6 +47,18 @@ fn runs_in_less(binary: &Path, home: &Path) {
     assert!(statistics.lines().filter(evicting).count() >= 2, "both were managed: {statistics}");
 }
 
+/// Bytes that the command and its agent keep themselves.
+fn kept(binary: &Path, home: &Path) -> u64 {
+    let stats = home.join("kept.jsonl");
+    let mut command = installed(binary, home);
+    command.args(["run", "--quiet", "--memory", "64M", "--stats"]).arg(&stats).args(["--", "true"]);
+    done(command.output().expect("it starts"));
+    let lines = std::fs::read_to_string(&stats).expect("statistics");
+    let last: serde_json::Value =
+        lines.lines().last().and_then(|line| serde_json::from_str(line).ok()).expect("a line");
+    last["metadata_bytes"].as_u64().expect("bytes")
+}
+
 #[test]
 fn the_binary_alone_runs_programs_in_less_memory() {
     if skipped(&["python3"]) {
@@ -59,6 +71,9 @@ fn the_binary_alone_runs_programs_in_less_memory() {
     assert!(doctor.contains("in this binary"), "{doctor}");
     assert!(!doctor.contains("os error"), "{doctor}");
     runs_in_less(&binary, home.path());
+    // The library is as large as what is measured: the command keeps nothing of it.
+    let [beside, alone] = [Path::new(env!("CARGO_BIN_EXE_refault")), &binary].map(|binary| kept(binary, home.path()));
+    assert!(alone < beside + (1 << 20), "{alone} bytes, {beside} where the library lies beside it");
     let is_root = rustix::process::geteuid().is_root();
     let place = if is_root { "/var/cache/refault".into() } else { home.path().join(".cache/refault") };
     // Each build's is in a directory of its own.
