@@ -2,10 +2,12 @@
 
 mod common;
 
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::text;
+use refault_pool::reclaim::swap::Swap;
 use refault_testing::cgroup::Group;
 use refault_testing::skip_required;
 use tempfile::TempDir;
@@ -22,14 +24,25 @@ while True:
     time.sleep(0.05)
 ";
 
+/// Reads a file, holds 24 MiB and prints a sum of both; it sleeps, and does so again for each line that it is sent.
+const SLEEPER: &str = "\
+import hashlib, sys
+data = bytearray(i * 7 % 251 for i in range(4096)) * 6144
+def all_of_it():
+    with open(sys.argv[1], 'rb') as file: return hashlib.sha1(file.read() + data).hexdigest()
+print('ready', all_of_it(), sep='\\n', flush=True)
+for line in sys.stdin: print(all_of_it(), flush=True)
+";
+
 struct Busy {
     group: Group,
     program: Child,
+    out: BufReader<ChildStdout>,
     directory: TempDir,
 }
 
 impl Busy {
-    fn new(name: &str) -> Option<Busy> {
+    fn new(name: &str, text: &str) -> Option<Busy> {
         let group = match Group::new(name) {
             Ok(group) => group,
             Err(error) => {
@@ -44,12 +57,24 @@ impl Busy {
         written.sync_all().expect("written");
         rustix::fs::fadvise(&written, 0, None, rustix::fs::Advice::DontNeed).expect("a file");
         let mut command = group.command("python3");
-        let mut program = command.args(["-c", PROGRAM]).arg(&file).stdout(Stdio::piped()).spawn().expect("sh is there");
+        command.args(["-c", text]).arg(&file).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut program = command.spawn().expect("sh is there");
+        let out = BufReader::new(program.stdout.take().expect("a pipe"));
+        let mut busy = Busy { group, program, out, directory };
+        assert_eq!(busy.says(), "ready\n");
+        Some(busy)
+    }
+
+    fn says(&mut self) -> String {
         let mut line = String::new();
-        let mut out = std::io::BufReader::new(program.stdout.take().expect("a pipe"));
-        std::io::BufRead::read_line(&mut out, &mut line).expect("it says so");
-        assert_eq!(line, "ready\n");
-        Some(Busy { group, program, directory })
+        self.out.read_line(&mut line).expect("it says so");
+        line
+    }
+
+    /// What a sleeper says once it has touched all that it has.
+    fn touches_all(&mut self) -> String {
+        self.program.stdin.as_mut().expect("a pipe").write_all(b"\n").expect("it reads");
+        self.says()
     }
 
     fn number(&self, files: [&str; 2]) -> u64 {
@@ -95,6 +120,11 @@ impl Busy {
     }
 }
 
+/// The first line that is told with this in it.
+fn told(lines: &mut impl BufRead, part: &str) -> String {
+    lines.lines().map(|line| line.expect("text")).find(|line| line.contains(part)).expect("it says so before it ends")
+}
+
 impl Drop for Busy {
     fn drop(&mut self) {
         let _ = self.program.kill();
@@ -104,7 +134,7 @@ impl Drop for Busy {
 
 #[test]
 fn what_was_changed_is_put_back_at_the_end_and_after_a_kill_by_the_next_start() {
-    let Some(mut busy) = Busy::new("apply") else { return };
+    let Some(mut busy) = Busy::new("apply", PROGRAM) else { return };
     let (before, usage) = (busy.limits(), busy.usage());
     assert!(usage > 110 * MIB, "{} MiB", usage / MIB);
     // A dry run is what there is without --yes.
@@ -128,12 +158,8 @@ fn what_was_changed_is_put_back_at_the_end_and_after_a_kill_by_the_next_start() 
     assert!(busy.limits().0 < before.0, "a kill leaves the limit");
 
     let mut next = busy.apply(&["--yes"]).spawn().expect("it starts");
-    let mut said = std::io::BufReader::new(next.stderr.take().expect("a pipe"));
-    let mut line = String::new();
-    while !line.contains("put back") {
-        line.clear();
-        assert!(std::io::BufRead::read_line(&mut said, &mut line).expect("it says so") > 0, "it said nothing of it");
-    }
+    let mut lines = BufReader::new(next.stderr.take().expect("a pipe"));
+    let line = told(&mut lines, "put back");
     assert!(line.contains("an earlier run"), "{line}");
     busy.falls_below(70 * MIB);
     // What the program accesses all the time stays, whatever the target.
@@ -144,4 +170,34 @@ fn what_was_changed_is_put_back_at_the_end_and_after_a_kill_by_the_next_start() 
     assert_eq!(busy.limits(), before);
     assert!(busy.program.try_wait().expect("it can be asked").is_none(), "the program was killed");
     assert!(!busy.directory.path().join("journal.json").exists());
+}
+
+#[test]
+fn an_idle_group_is_parked_and_has_room_as_soon_as_it_wakes() {
+    let Some(mut idle) = Busy::new("park", SLEEPER) else { return };
+    // A second look would make all of the file active, as the kernel sees it.
+    let whole = idle.says();
+    let (before, usage) = (idle.limits(), idle.usage());
+    assert!(usage > 110 * MIB, "{} MiB", usage / MIB);
+    let dry = idle.apply(&["--park", "2s", "--for", "6s"]).output().expect("it starts");
+    let said = text(&dry.stderr);
+    assert!(dry.status.success() && said.contains(", would be parked: "), "{said}");
+    assert!(idle.usage() > 110 * MIB, "a dry run reclaimed");
+
+    let mut applied = idle.apply(&["--yes", "--park", "2s", "--for", "120s"]).spawn().expect("it starts");
+    let mut lines = BufReader::new(applied.stderr.take().expect("a pipe"));
+    let parked = told(&mut lines, ", parked: ");
+    assert!(idle.usage() < 60 * MIB, "{} MiB: {parked}", idle.usage() / MIB);
+    assert_eq!(idle.limits(), before, "a parked group has no limit");
+    if Swap::of_host().expect("the kernel says").total_bytes == 0 {
+        assert!(parked.contains("without room in swap (none"), "{parked}");
+    }
+    assert_eq!(idle.touches_all(), whole);
+    told(&mut lines, ": awake again");
+    assert_eq!(idle.limits(), before);
+    rustix::process::kill_process(rustix::process::Pid::from_child(&applied), rustix::process::Signal::INT)
+        .expect("it runs");
+    assert!(applied.wait().expect("it ends").success());
+    assert_eq!(idle.limits(), before);
+    assert!(!idle.directory.path().join("journal.json").exists());
 }

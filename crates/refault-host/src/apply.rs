@@ -3,13 +3,15 @@
 //! In version 2 a step lowers `memory.high`, which makes the kernel reclaim and kills nothing. In version 1 a limit kills, so
 //! the soft limit is lowered, and what is above it is reclaimed as `refault reclaim` does it. How large a step is, the
 //! controller of proactive reclaim says ([`refault_pool::pressure`]), which begins anew more carefully after a group has
-//! suffered: waited for memory, or brought back more than [`MAX_REFAULTS`] pages per second.
+//! suffered: waited for memory, or brought back more than [`MAX_REFAULTS`] pages per second. If asked to, groups that are idle are
+//! left out of that and are parked: reclaimed to a share at once ([`park`]).
 //!
 //! Invariants: no limit goes below what a group accessed in the last two windows, and what is charged to it anyway; none goes
 //! above what it was. What a limit was stands in the [`journal`] before it is changed, and is put back at the end,
 //! or by the next start.
 
 pub mod journal;
+pub mod park;
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,6 +21,7 @@ use refault_pool::pressure::{Controller, Stalls};
 use refault_pool::reclaim::cgroup::Cgroup;
 
 use self::journal::{Change, Journal};
+use self::park::{Decision, Parking, Rule, Seen};
 use crate::host::Row;
 
 /// Pages per second that come back from which on a group suffers.
@@ -40,6 +43,30 @@ pub struct Step {
     pub to_bytes: u64,
 }
 
+/// An idle group that was reclaimed to a share, or would be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parked {
+    /// The group's path.
+    pub path: String,
+    /// For how long it was idle.
+    pub idle_seconds: f64,
+    /// By how much its charge fell; in a dry run what would be asked for. 0 if nothing can go.
+    pub given_bytes: u64,
+    /// What is charged above the share and was not asked for: it is locked or accessed, or swap has no room.
+    pub stays_bytes: u64,
+}
+
+/// What was done to a group, or would be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// Its limit was changed.
+    Limit(Step),
+    /// It was parked.
+    Parked(Parked),
+    /// The parked group of this path has woken: it has no limit of ours.
+    Woke(String),
+}
+
 /// What is known of a group whose limit is set.
 #[derive(Debug)]
 struct Held {
@@ -48,6 +75,7 @@ struct Held {
     /// What its last two windows ask for: seconds of the newer one, and bytes of both.
     window_seconds: f64,
     floors: [u64; 2],
+    parking: Parking,
 }
 
 /// Sets limits.
@@ -55,6 +83,7 @@ struct Held {
 pub struct Control {
     journal: Option<Journal>,
     pressure: f64,
+    rule: Option<Rule>,
     host: Option<Stalls>,
     held: HashMap<u64, Held>,
 }
@@ -62,18 +91,23 @@ pub struct Control {
 impl Control {
     /// Lets a group wait for memory for this share of time. Without a journal nothing is changed.
     pub fn new(journal: Option<Journal>, pressure: f64) -> Control {
-        Control { journal, pressure, host: Stalls::of_host().ok(), held: HashMap::new() }
+        Control { journal, pressure, rule: None, host: Stalls::of_host().ok(), held: HashMap::new() }
+    }
+
+    /// Parks idle groups by this rule.
+    pub fn park(self, rule: Rule) -> Control {
+        Control { rule: Some(rule), ..self }
     }
 
     /// Takes a step for each of these groups, which have none below them.
     ///
     /// # Errors
     /// The journal cannot be written. Groups that are gone are left out, and so are those of other users.
-    pub fn step(&mut self, rows: &[&Row]) -> io::Result<Vec<Step>> {
+    pub fn step(&mut self, rows: &[&Row]) -> io::Result<Vec<Event>> {
         let of_host = self.host.as_mut().and_then(|stalls| stalls.share().ok()).unwrap_or(0.0);
         let ids: std::collections::HashSet<u64> = rows.iter().map(|row| row.id).collect();
         self.held.retain(|id, _| ids.contains(id));
-        let mut steps = Vec::new();
+        let mut events = Vec::new();
         for row in rows {
             let Some(proposal) = row.proposal else { continue };
             let usage = row.figures.usage_bytes;
@@ -82,9 +116,25 @@ impl Control {
                 limit_bytes: usage,
                 window_seconds: 0.0,
                 floors: [0; 2],
+                parking: Parking::default(),
             });
-            held.see(proposal.window_seconds, proposal.high_bytes);
+            let is_new_window = held.see(proposal.window_seconds, proposal.high_bytes);
             let refaults = row.refaults_per_second.unwrap_or(0.0);
+            if let Some(rule) = &self.rule {
+                // The host's pressure does not say which group waits.
+                let wants_more = refaults >= MAX_REFAULTS || row.pressure.is_some_and(|share| share >= self.pressure);
+                let floor = held.floors[0].max(held.floors[1]);
+                let seen = Seen::of(row, proposal.window_seconds, is_new_window, floor, wants_more);
+                let decision = held.parking.decide(rule, &seen);
+                if decision != Decision::Step {
+                    match held.follow(decision, self.journal.as_mut(), row) {
+                        Ok(event) => events.extend(event),
+                        Err(error) if self.journal.as_ref().is_some_and(Journal::has_failed) => return Err(error),
+                        Err(_) => {}
+                    }
+                    continue;
+                }
+            }
             // A group of version 1 has no pressure of its own.
             let pressure = row.pressure.unwrap_or(of_host);
             let suffers = pressure >= self.pressure || refaults >= MAX_REFAULTS;
@@ -101,9 +151,9 @@ impl Control {
                 }
             }
             held.limit_bytes = to_bytes;
-            steps.push(Step { path: row.path.clone(), from_bytes, to_bytes });
+            events.push(Event::Limit(Step { path: row.path.clone(), from_bytes, to_bytes }));
         }
-        Ok(steps)
+        Ok(events)
     }
 
     /// Puts back what was changed; answers how many limits.
@@ -116,13 +166,39 @@ impl Control {
 }
 
 impl Held {
-    /// What a window asks for. The same window is seen at many steps.
-    fn see(&mut self, window_seconds: f64, bytes: u64) {
-        if (self.window_seconds - window_seconds).abs() > f64::EPSILON {
+    /// What a window asks for. The same window is seen at many steps; answers whether this is the first.
+    fn see(&mut self, window_seconds: f64, bytes: u64) -> bool {
+        let is_new = (self.window_seconds - window_seconds).abs() > f64::EPSILON;
+        if is_new {
             (self.window_seconds, self.floors) = (window_seconds, [bytes, self.floors[0]]);
         }
         // What is charged anyway changes within a window.
         self.floors[0] = self.floors[0].max(bytes);
+        is_new
+    }
+
+    /// Does what was decided; without a journal nothing is changed.
+    fn follow(&mut self, decision: Decision, journal: Option<&mut Journal>, row: &Row) -> io::Result<Option<Event>> {
+        let usage = row.figures.usage_bytes;
+        let event = match decision {
+            Decision::Step | Decision::Leave => None,
+            Decision::Wake => {
+                self.controller = Controller::new(self.controller.target());
+                journal.map_or(Ok(()), |journal| journal.lift(&row.directory, row.id))?;
+                Some(Event::Woke(row.path.clone()))
+            }
+            Decision::Park { bytes, stays_bytes } => {
+                let is_dry = journal.is_none();
+                let given = journal.map_or(Ok(bytes), |journal| take(journal, row, bytes))?;
+                self.parking.parked(usage, if is_dry { usage } else { usage.saturating_sub(given) });
+                let idle_seconds = self.parking.idle_seconds();
+                Some(Event::Parked(Parked { path: row.path.clone(), idle_seconds, given_bytes: given, stays_bytes }))
+            }
+        };
+        if self.parking.is_lifted() {
+            self.limit_bytes = usage;
+        }
+        Ok(event)
     }
 
     /// The limit after this step.
@@ -144,22 +220,34 @@ impl Held {
 fn set(journal: &mut Journal, row: &Row, bytes: u64) -> io::Result<()> {
     let (file, is_first) = if row.cgroup_version == 1 { (SOFT, true) } else { (HIGH, false) };
     let path = row.directory.join(file);
-    let change = |file: &str| Change {
-        directory: row.directory.clone(),
-        id: row.id,
-        file: file.to_owned(),
-        before: String::new(),
-    };
-    let before = journal.note(change(file))?;
+    let before = journal.note(change(row, file))?;
     // Never above what it was.
     let most = journal::limit(&before).unwrap_or(u64::MAX);
     let text = if bytes >= most { before } else { bytes.to_string() };
     fs::write(path, text)?;
     if is_first && row.figures.usage_bytes > bytes {
-        journal.note(change(MAX))?;
-        Cgroup::open(&row.directory)?.reclaim(row.figures.usage_bytes - bytes)?;
+        reclaim(journal, row, row.figures.usage_bytes - bytes)?;
     }
     Ok(())
+}
+
+/// Takes memory of a group that is parked, and the limit that steps had set off it; answers by how much its charge fell.
+fn take(journal: &mut Journal, row: &Row, bytes: u64) -> io::Result<u64> {
+    let given = if bytes == 0 { 0 } else { reclaim(journal, row, bytes)? };
+    journal.lift(&row.directory, row.id)?;
+    Ok(given)
+}
+
+/// Version 1 reclaims by its limit, which is in the journal before.
+fn reclaim(journal: &mut Journal, row: &Row, bytes: u64) -> io::Result<u64> {
+    if row.cgroup_version == 1 {
+        journal.note(change(row, MAX))?;
+    }
+    Cgroup::open(&row.directory)?.reclaim(bytes)
+}
+
+fn change(row: &Row, file: &str) -> Change {
+    Change { directory: row.directory.clone(), id: row.id, file: file.to_owned(), before: String::new() }
 }
 
 #[cfg(test)]
@@ -169,7 +257,13 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn held(limit: u64, floor: u64) -> Held {
-        Held { controller: Controller::new(0.01), limit_bytes: limit, window_seconds: 1.0, floors: [floor, 0] }
+        Held {
+            controller: Controller::new(0.01),
+            limit_bytes: limit,
+            window_seconds: 1.0,
+            floors: [floor, 0],
+            parking: Parking::default(),
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use refault_console::{Failure, Format, Output, ResultArgs, Share, say, with_output};
 use refault_host::apply::journal;
+use refault_host::apply::park::Rule;
 use refault_host::history::History;
 use refault_host::host::{AGES, Host, Report};
 
@@ -32,6 +33,7 @@ Examples:
   refault host --files /srv /home              the files of which most is cached, and their groups
   refault host --drop /srv/old.log --yes       let go of what is cached of a file
   refault host --apply                         what limits would be lowered; --yes lowers them
+  refault host --apply --park 30m              also what idle groups would give back
 
 Columns: usage is what is charged to a group and those below it. Parts of it are anonymous memory (anon), files, shared
 memory (shm) and what the compressed pool takes (zip). A time heads what was accessed within that time. Rf/s are pages per
@@ -47,7 +49,11 @@ change that the file's times tell; most mounts keep the first access of a day.
 
 --apply lowers memory.high of groups that have none below them, in version 1 the soft limit and what is charged above it.
 It goes step by step, never below what a group accessed in the last two windows of --floor. A group that waits, or brings back 256 pages per
-second, gets memory back. At the end all limits are what they were; after a kill the next start puts them back.")]
+second, gets memory back. At the end all limits are what they were; after a kill the next start puts them back.
+
+--park takes no step with a group while it is idle. Once idle for that time, measured by windows of --floor, it is reclaimed to
+its share, with the same floor. It then has no limit, so that it has room as soon as it wakes. What goes only to swap stays where swap has
+no room, and a line says so.")]
 /// Show what each control group of this host needs
 pub struct HostArgs {
     /// Measure once, show it and end
@@ -95,6 +101,12 @@ pub struct HostArgs {
     /// With --apply: the share of time for which a group may wait for memory
     #[arg(long, value_name = "PERCENT", default_value = "0.1%", requires = "apply")]
     pressure: Share,
+    /// With --apply: reclaim at once what groups that have been idle for this time do not use
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true, requires = "apply")]
+    park: Option<Duration>,
+    /// With --park: a group is idle if it accesses at most this share of its charge, and keeps as much
+    #[arg(long, value_name = "PERCENT", default_value = "10%", requires = "park")]
+    park_to: Share,
     /// With --apply: end after this time [default: when it is interrupted]
     #[arg(long = "for", value_name = "TIME", value_parser = time, allow_hyphen_values = true, requires = "apply")]
     length: Option<Duration>,
@@ -127,8 +139,9 @@ pub fn run(args: &HostArgs) -> Result<(), Failure> {
         return files::change(args.drop.as_ref(), args.keep.as_ref(), args.yes);
     }
     if args.apply {
+        let park = args.park.map(|idle| Rule { idle, share: args.park_to.0 });
         let wishes =
-            apply::Wishes { journal: &args.journal, pressure: args.pressure, yes: args.yes, length: args.length };
+            apply::Wishes { journal: &args.journal, pressure: args.pressure, park, yes: args.yes, length: args.length };
         return apply::run(&mut opened(args)?, &wishes);
     }
     if out.is_some() && !args.once {

@@ -106,6 +106,15 @@ impl Journal {
         Ok(before)
     }
 
+    /// Puts back the limits of one group. They stay in the journal: they may be changed again.
+    ///
+    /// # Errors
+    /// A limit cannot be written.
+    pub fn lift(&self, directory: &Path, id: u64) -> io::Result<()> {
+        let own = self.changes.iter().filter(|change| change.id == id && change.directory == directory);
+        own.map(Change::put_back).try_for_each(|done| done.map(drop))
+    }
+
     /// Puts everything back, and removes the journal; answers how many limits were put back.
     ///
     /// # Errors

@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use refault_console::{Failure, Share, say};
 use refault_host::apply::journal::Journal;
-use refault_host::apply::{Control, Step};
+use refault_host::apply::park::Rule;
+use refault_host::apply::{Control, Event, Parked, Step};
 use refault_host::host::{Host, Report, Row};
 use refault_lab::size::bytes_text;
+use refault_pool::reclaim::swap::Swap;
 
 use super::unseen;
 use crate::wss::{interrupts, sleep};
@@ -24,6 +26,8 @@ pub(super) struct Wishes<'a> {
     pub journal: &'a PathBuf,
     /// The share of time that a group may wait.
     pub pressure: Share,
+    /// Which idle groups are parked.
+    pub park: Option<Rule>,
     /// Changes are made, not only told.
     pub yes: bool,
     /// It ends after this time.
@@ -52,6 +56,9 @@ pub(super) fn run(host: &mut Host, wishes: &Wishes<'_>) -> Result<(), Failure> {
         }
     };
     let mut control = Control::new(journal, wishes.pressure.0);
+    if let Some(rule) = wishes.park {
+        control = control.park(rule);
+    }
     let (asked, begun) = (interrupts(), Instant::now());
     let (mut next, mut said) = (begun, begun);
     let mut first: HashMap<u64, u64> = HashMap::new();
@@ -72,8 +79,16 @@ pub(super) fn run(host: &mut Host, wishes: &Wishes<'_>) -> Result<(), Failure> {
         for row in &report.groups {
             first.entry(row.id).or_insert(row.figures.usage_bytes);
         }
-        let steps = control.step(&ends(&report)).map_err(|error| failed("cannot note changes", error))?;
-        limits.extend(steps.into_iter().map(|step| (step.path.clone(), step)));
+        for event in control.step(&ends(&report)).map_err(|error| failed("cannot note changes", error))? {
+            match event {
+                Event::Limit(step) => drop(limits.insert(step.path.clone(), step)),
+                Event::Parked(parked) => {
+                    limits.remove(&parked.path);
+                    say(parked_text(&parked, wishes.yes));
+                }
+                Event::Woke(path) => say(format_args!("{path}: awake again; no limit is set for two windows")),
+            }
+        }
         if said.elapsed() >= SAY_EVERY {
             said = Instant::now();
             tell(&limits);
@@ -96,6 +111,22 @@ fn ends(report: &Report) -> Vec<&Row> {
         report.groups.iter().any(|other| other.path.starts_with(&below))
     };
     report.groups.iter().filter(|row| row.path != "/" && !is_above(row)).collect()
+}
+
+fn parked_text(parked: &Parked, yes: bool) -> String {
+    let idle = humantime::format_duration(Duration::from_secs(parked.idle_seconds as u64));
+    let mut text = format!("{}: idle for {idle}", parked.path);
+    text += &match (parked.given_bytes, yes) {
+        (0, _) => ", nothing can be parked".to_owned(),
+        (bytes, true) => format!(", parked: {} given back", bytes_text(bytes)),
+        (bytes, false) => format!(", would be parked: {} given back", bytes_text(bytes)),
+    };
+    if parked.stays_bytes > 0 {
+        let swap = Swap::of_host().map_or_else(|error| error.to_string(), |swap| swap.words());
+        let stays = bytes_text(parked.stays_bytes);
+        text += &format!("; {stays} stay: locked, in use or without room in swap ({swap})");
+    }
+    text
 }
 
 fn tell(limits: &HashMap<String, Step>) {
