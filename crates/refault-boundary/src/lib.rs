@@ -31,6 +31,7 @@ mod calls {
     pub(crate) mod dispatch;
     pub(crate) mod enter;
     pub(crate) mod holding;
+    pub(crate) mod leaving;
     pub(crate) mod make;
     pub(crate) mod plain;
     pub(crate) mod pointed;

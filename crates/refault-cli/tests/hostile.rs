@@ -45,6 +45,48 @@ fn what_goes_past_the_cache_into_a_hole_is_refused_whole() {
     program.comes_through("3M", &[]);
 }
 
+/// Each program loses memory, or is told otherwise than alone, where the agent overlooks one thing.
+fn comes_through(program: &str, words: &[&[&str]]) {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(program);
+    for words in words {
+        program.comes_through_with("3M", &[], words);
+    }
+}
+
+/// A pipe or a socket keeps pages that have left, and reads them later.
+#[test]
+fn pages_that_the_kernel_keeps_are_not_used_for_others() {
+    comes_through(include_str!("c/pages_given_away.c"), &[&[], &["socket"]]);
+}
+
+#[test]
+fn a_mapping_may_be_replaced_while_other_threads_read_it() {
+    comes_through(include_str!("c/replaced_while_read.c"), &[&[]]);
+}
+
+#[test]
+fn threads_may_have_descriptors_of_their_own_and_children_those_of_their_parents() {
+    comes_through(include_str!("c/parted_descriptors.c"), &[&["unshare"], &["close_range"], &["child"]]);
+}
+
+#[test]
+fn what_is_refused_in_the_middle_has_changed_before() {
+    comes_through(include_str!("c/refused_in_the_middle.c"), &[&[]]);
+}
+
+#[test]
+fn children_need_no_page_map() {
+    comes_through(include_str!("c/forks_without_page_map.c"), &[&[]]);
+}
+
+#[test]
+fn shared_memory_may_be_attached_over_what_is_managed() {
+    comes_through(include_str!("c/attached_over.c"), &[&[]]);
+}
+
 /// What the agent maps meanwhile must not lie in a hole of the program's memory.
 #[test]
 fn programs_may_unmap_and_map_over_holes_in_their_memory() {

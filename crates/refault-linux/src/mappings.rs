@@ -13,7 +13,7 @@
 
 use core::ffi::CStr;
 
-use crate::flags::O_RDONLY;
+use crate::flags::{O_RDONLY, PROT_EXEC, PROT_READ, PROT_WRITE};
 use crate::numbers::own as number;
 use crate::{proc, sys};
 
@@ -35,6 +35,19 @@ impl Mappings {
 
     /// The mapping that an address lies in, or the next one: start and end.
     pub fn next(&self, address: usize) -> Option<(usize, usize)> {
+        self.ask(address).map(|[start, end, _]| (start, end))
+    }
+
+    /// Where the mapping ends that an address lies in, and its rights ([`crate::flags::PROT_READ`] and its like).
+    pub fn rights(&self, address: usize) -> Option<(usize, usize)> {
+        // The kernel's flags of a mapping are those of its rights, in the same order.
+        const RIGHTS: usize = PROT_READ | PROT_WRITE | PROT_EXEC;
+        let [start, end, flags] = self.ask(address)?;
+        (start <= address).then_some((end, flags & RIGHTS))
+    }
+
+    /// Start, end and flags.
+    fn ask(&self, address: usize) -> Option<[usize; 3]> {
         const QUERY: usize = 0xc068_6611;
         const COVERING_OR_NEXT: u64 = 0x10;
         let mut query = [0u64; 13];
@@ -43,7 +56,7 @@ impl Mappings {
         // SAFETY: reads and writes the structure that is passed, whose size it says, and no name.
         let error =
             unsafe { sys::call(number::SYS_ioctl, [self.0 as usize, QUERY, query.as_mut_ptr() as usize, 0, 0, 0]) };
-        (error == 0).then_some((query[3] as usize, query[4] as usize))
+        (error == 0).then(|| [query[3], query[4], query[5]].map(|word| word as usize))
     }
 
     /// The mapping that an address lies in.

@@ -183,7 +183,7 @@ pub enum Refusal {
 }
 
 /// Whether a page of anonymous memory is in memory.
-fn is_there(address: usize) -> bool {
+pub fn is_there(address: usize) -> bool {
     let mut there = 0u8;
     // SAFETY: writes one byte.
     let error = unsafe { sys::call(number::SYS_mincore, [address, PAGE, &raw mut there as usize, 0, 0, 0]) };

@@ -192,6 +192,16 @@ impl Engine {
         true
     }
 
+    /// Whether the program has, or has had, several threads.
+    pub fn has_threads(&self) -> bool {
+        self.moving.has_threads()
+    }
+
+    /// From now on the kernel may keep pages that have left, to read them later: their memory is not used for others.
+    pub fn gives_pages_away(&mut self) {
+        self.moving.gives_pages_away();
+    }
+
     /// Nothing is managed any more: everything is brought in, whatever the budget says, and stays.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use refault_store::Page;
 use crate::PAGE;
 use refault_linux::errno::{EEXIST, ENOMEM};
 use refault_linux::sys;
-use refault_linux::uffd::{RETRIES, Uffd};
+use refault_linux::uffd::{self, RETRIES, Uffd};
 use staging::Staging;
 use way_back::WayBack;
 
@@ -35,6 +35,8 @@ pub(crate) struct Mover {
     several_threads: bool,
     /// What is stored leaves its memory for pages that are read back.
     keeps_spares: bool,
+    /// See [`Mover::gives_pages_away`].
+    gives_away: bool,
 }
 
 impl Mover {
@@ -45,7 +47,7 @@ impl Mover {
     pub(crate) fn new(uffd: Uffd, places: usize) -> Result<Mover, &'static str> {
         let staging = Staging::new(places).ok_or("no addresses are left")?;
         let way_back = WayBack::default();
-        let mover = Mover { uffd, staging, way_back, several_threads: false, keeps_spares: false };
+        let mover = Mover { uffd, staging, way_back, several_threads: false, keeps_spares: false, gives_away: false };
         mover.arm()?;
         Ok(mover)
     }
@@ -113,6 +115,11 @@ impl Mover {
     /// Whether the program has several threads: a copy needs no word to other processors, a move does.
     pub(crate) fn threads(&mut self, several: bool) {
         self.several_threads = several;
+    }
+
+    /// Whether it was told that there are several.
+    pub(crate) fn has_threads(&self) -> bool {
+        self.several_threads
     }
 
     /// Whether a page comes back at less cost if it is moved.
@@ -191,9 +198,11 @@ impl Mover {
         // SAFETY: the contents were copied, and are what they were.
         let error = unsafe { sys::discard(start, copied as usize) };
         if error < 0 {
-            // SAFETY: copies, which are not wanted: the pages are where they were.
-            unsafe { sys::discard(to, copied as usize) };
-            return Some(Err(error));
+            // It stops where a mapping is sealed: what lies before is gone, and its copies are all there is.
+            let gone = (start..start + copied as usize).step_by(PAGE).take_while(|page| !uffd::is_there(*page)).count();
+            // SAFETY: copies, which are not wanted: these pages are where they were.
+            unsafe { sys::discard(to + gone * PAGE, copied as usize - gone * PAGE) };
+            return Some(if gone > 0 { Ok(gone) } else { Err(error) });
         }
         Some(Ok(copied as usize / PAGE))
     }
@@ -293,7 +302,13 @@ impl Mover {
 
     /// Whether what is stored leaves spare memory.
     pub(crate) fn keep_spares(&mut self, keeps: bool) {
-        self.keeps_spares = keeps;
+        self.keeps_spares = keeps && !self.gives_away;
+    }
+
+    /// The kernel may read memory later that was a page's when it left: it is not written to.
+    pub(crate) fn gives_pages_away(&mut self) {
+        self.gives_away = true;
+        self.staging.drop_spares();
     }
 
     /// A place whose memory a page may be read into, if there is one.

@@ -9,6 +9,7 @@ use refault_linux::errno::{EBADF, EFAULT, EINVAL, ENOSYS};
 use refault_linux::options::*;
 
 use crate::calls::holding::{self, OwnMemory, hold_for_good};
+use crate::calls::leaving;
 use crate::calls::make::{make, plain};
 use crate::calls::pointed;
 use crate::calls::tracing;
@@ -31,6 +32,7 @@ pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, a
     let [a, b, c, ..] = arguments;
     // Of x32 or of a newer kernel: as a kernel without it.
     let Some(row) = table::of(number) else { return ENOSYS };
+    leaving::before(thread, number, arguments);
     match row.by {
         By::Kernel | By::Transfer => waiting(thread, context, row, arguments),
         By::AtOnce => plain(number, arguments),

@@ -1,5 +1,6 @@
 //! Calls that may be made from a patched site.
 
+use crate::calls::leaving;
 use crate::calls::pointed;
 use crate::files::descriptors;
 use crate::files::memory_files;
@@ -12,6 +13,7 @@ pub(crate) fn plain_row(number: usize, arguments: [usize; 6]) -> Option<&'static
     let [a, b, c, ..] = arguments;
     let row = table::of(number).filter(|row| row.jumps)?;
     let is_plain = match row.by {
+        By::Transfer if leaving::gives_pages_away(number, arguments) => false,
         By::Transfer => !memory_files::may_be_open() && !pieces::exceeds(number, arguments),
         By::Descriptor => !descriptors::is_about_own(number, arguments),
         By::Folder => !descriptors::is_folder_of_proc(a),

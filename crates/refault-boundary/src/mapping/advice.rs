@@ -14,6 +14,7 @@ use refault_linux::calls::*;
 use refault_linux::errno::ENOMEM;
 use refault_linux::files::{PID_FS_MAGIC, Stat};
 use refault_linux::flags::{PIDFD_SELF_THREAD, PIDFD_SELF_THREAD_GROUP};
+use refault_linux::mappings::Mappings;
 use refault_linux::sockets::UIO_MAXIOV;
 use refault_linux::{END_OF_ADDRESSES, proc, sys};
 use refault_paging::{Marks, Order, PAGE};
@@ -171,11 +172,12 @@ fn advise_by(by: By, start: usize, bytes: usize, advice: usize) -> isize {
                 MADV_NORMAL => marks.order = Order::Normal,
                 _ => marks.not_in_cores = advice == MADV_DONTDUMP,
             };
-            let answer = advise_each(by, &mut paging, start, length, advice, |paging, from, bytes| {
+            // A range that is refused may be marked so in part.
+            let (answer, refused) = advise_parts(by, &mut paging, start, length, advice, |paging, from, bytes| {
                 paging.change(from, bytes, |attributes| mark(&mut attributes.marks));
             });
-            if answer < 0 {
-                paging.may_be_marked(start, length, mark);
+            if let Some((from, bytes)) = refused {
+                paging.may_be_marked(from, bytes, mark);
             }
             answer
         }
@@ -203,9 +205,7 @@ fn advise_by(by: By, start: usize, bytes: usize, advice: usize) -> isize {
     }
 }
 
-/// Gives advice on the managed parts of a range and what lies between them, in order, and says which managed parts have
-/// taken it. As the kernel does, what is not mapped is passed over and said at the end, and any other error ends it:
-/// what lies before the part that cannot take the advice has taken it.
+/// [`advise_parts`], where it does not matter which part is refused.
 fn advise_each(
     by: By,
     paging: &mut Paging,
@@ -214,22 +214,69 @@ fn advise_each(
     advice: usize,
     taken: impl Fn(&mut Paging, usize, usize),
 ) -> isize {
-    let mut answer = 0;
-    let mut advise = |from: usize, to: usize| {
-        let error = if from < to { by.advise(from, to - from, advice) } else { 0 };
-        answer = if error == 0 { answer } else { error };
-        error == 0 || error == ENOMEM
-    };
+    advise_parts(by, paging, start, bytes, advice, taken).0
+}
+
+/// Gives advice on the managed parts of a range and what lies between them, in order, and says which managed parts have
+/// taken it. As the kernel does, what is not mapped is passed over and said at the end, and any other error ends it:
+/// what lies before the mapping that cannot take the advice has taken it. Returns the managed part that was refused,
+/// too: its start and bytes.
+fn advise_parts(
+    by: By,
+    paging: &mut Paging,
+    start: usize,
+    bytes: usize,
+    advice: usize,
+    taken: impl Fn(&mut Paging, usize, usize),
+) -> (isize, Option<(usize, usize)>) {
+    let (mut answer, mut refused) = (0, None);
+    let advise = |from: usize, to: usize| if from < to { by.advise(from, to - from, advice) } else { 0 };
     let mut at = start;
     for (from, to, _) in paging.parts(start, bytes) {
-        if !advise(at, from) || !advise(from, to) {
-            return answer;
+        let between = advise(at, from);
+        answer = if between == 0 { answer } else { between };
+        if between != 0 && between != ENOMEM {
+            return (answer, refused);
         }
-        taken(paging, from, to - from);
+        let error = advise(from, to);
+        if error == 0 {
+            taken(paging, from, to - from);
+        } else {
+            answer = error;
+            // It may be several mappings, of which the first have taken it.
+            let reached = advise_mappings(from, to, &advise, |from, to| taken(paging, from, to - from));
+            refused = Some((reached, to - reached));
+            if error != ENOMEM {
+                return (answer, refused);
+            }
+        }
         at = to;
     }
-    advise(at, start + bytes);
-    answer
+    let error = advise(at, start + bytes);
+    (if error == 0 { answer } else { error }, refused)
+}
+
+/// Gives advice again on a managed part that was refused somewhere, one mapping after the other. Returns where it is
+/// refused. Where the kernel does not say what the mappings are, that is the beginning.
+fn advise_mappings(
+    from: usize,
+    to: usize,
+    advise: &impl Fn(usize, usize) -> isize,
+    mut taken: impl FnMut(usize, usize),
+) -> usize {
+    let Some(mappings) = Mappings::open() else { return from };
+    let mut at = from;
+    while at < to
+        && let Some(end) = mappings.end_of(at)
+    {
+        let end = end.min(to);
+        if advise(at, end) != 0 {
+            break;
+        }
+        taken(at, end);
+        at = end;
+    }
+    at
 }
 
 /// Makes huge pages of what has contents, one after the other; what is out of it is brought in before. As the kernel

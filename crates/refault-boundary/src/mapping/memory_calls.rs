@@ -111,14 +111,32 @@ fn unmap(arguments: [usize; 6]) -> isize {
     error
 }
 
-/// `shmat`.
+/// `shmat`, which may replace what is managed.
 fn attach(arguments: [usize; 6]) -> isize {
+    let mut paging = paging();
     let at = make(SYS_shmat, arguments);
     if at >= 0 {
-        let end = Mappings::open().and_then(|mappings| mappings.end_of(at as usize));
-        seen::note(at as usize, end.map_or(PAGE, |end| end - at as usize));
+        let at = at as usize;
+        // Where the kernel does not say where a mapping ends, the segment says how large it is.
+        let end = Mappings::open().and_then(|mappings| mappings.end_of(at)).or_else(|| {
+            let bytes = segment_bytes(arguments[0])?;
+            Some(at + pages(bytes))
+        });
+        let bytes = end.map_or(PAGE, |end| end - at);
+        seen::note(at, bytes);
+        paging.forget(at, bytes);
     }
     at
+}
+
+/// The size of a System V segment.
+fn segment_bytes(segment: usize) -> Option<usize> {
+    /// `struct shmid64_ds`, of which the size follows 48 bytes of rights.
+    const WORDS: usize = 14;
+    const SIZE: usize = 6;
+    let mut status = [0usize; WORDS];
+    let error = make(SYS_shmctl, [segment, IPC_STAT, status.as_mut_ptr() as usize, 0, 0, 0]);
+    (error == 0).then_some(status[SIZE])
 }
 
 /// `brk`. What grows is managed.
@@ -170,15 +188,34 @@ fn protect(number: usize, arguments: [usize; 6]) -> isize {
     }
     if error == 0 {
         paging.change(start, pages(bytes), |attributes| attributes.protect(new));
-    } else if error == ENOMEM && start.is_multiple_of(PAGE) {
-        match before_hole(&paging, start, start + pages(bytes)) {
+    } else if start.is_multiple_of(PAGE) {
+        match (error == ENOMEM).then(|| before_hole(&paging, start, start + pages(bytes))).flatten() {
             // What lies before the hole has changed, the rest has not.
             Some(end) => paging.change(start, end - start, |attributes| attributes.protect(new)),
-            // Something else is lacking, somewhere: what is sure is what both allow.
-            None => paging.change(start, pages(bytes), |attributes| attributes.protect(attributes.protection & new)),
+            None => look_at_rights(&mut paging, start, pages(bytes), new),
         }
     }
     error
+}
+
+/// A change to `new` rights was refused somewhere in a range: what lies before has changed, and what lies behind has
+/// not.
+fn look_at_rights(paging: &mut Paging, start: usize, bytes: usize, new: u8) {
+    let mappings = Mappings::open();
+    for (from, to, attributes) in paging.parts(start, bytes) {
+        let mut at = from;
+        while at < to {
+            let (end, rights) = match mappings.as_ref().and_then(|mappings| mappings.rights(at)) {
+                Some((end, rights)) => (end.min(to), rights as u8),
+                // Nothing is sure but that nothing needs to be told: without rights no page leaves.
+                None => (to, if attributes.protection == new { new } else { 0 }),
+            };
+            if rights != attributes.protection {
+                paging.change(at, end - at, |attributes| attributes.protect(rights));
+            }
+            at = end;
+        }
+    }
 }
 
 /// Where the mapped part of a range ends that begins with it; `None` if all of it is mapped. What is managed is mapped.

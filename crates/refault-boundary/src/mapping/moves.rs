@@ -97,6 +97,14 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
     } else {
         None
     };
+    // Where other threads use what is there, no page may be out when they find the mapping before it is registered.
+    let replaces_live = flags & MREMAP_FIXED != 0
+        && !before.is_empty()
+        && paging.has_threads()
+        && Mappings::open().is_none_or(|all| all.next(new).is_some_and(|(start, _)| start < new + new_bytes));
+    if replaces_live {
+        paging.hold_contents(old, kept);
+    }
     let mut at = make(SYS_mremap, arguments);
     if at == ENOMEM && give_addresses_back(paging) {
         at = make(SYS_mremap, arguments);
@@ -105,6 +113,9 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
         paging.lock_is_decided();
     }
     if at < 0 {
+        if replaces_live {
+            paging.release(old, kept);
+        }
         if let Some(apart) = &apart {
             apart.undo();
         }

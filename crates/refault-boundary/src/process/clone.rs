@@ -203,6 +203,9 @@ fn start(thread: &mut Thread, context: &mut Context, kind: Kind) -> isize {
 fn fork(thread: &mut Thread, context: &mut Context, kind: Kind) -> isize {
     let observer = crate::process::observer::stand_still();
     let mut paging = paging();
+    if kind.flags() & CLONE_FILES != 0 {
+        crate::process::owner::shares_descriptors();
+    }
     paging.before_fork();
     let blocks = Thread::stand_still();
     let actions = crate::signals::stand_still();
@@ -305,6 +308,9 @@ fn share(thread: &mut Thread, context: &mut Context, kind: &Kind) -> isize {
     }
     if is_thread {
         paging().threads(true);
+        if flags & CLONE_FILES == 0 {
+            crate::process::owner::parts_descriptors();
+        }
     }
     if kind.clears_actions() {
         // SAFETY: made above, for the child alone.

@@ -1,14 +1,37 @@
 //! Whose memory this is, and which children share it with descriptors of their own.
 
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use refault_linux::sys;
+
+use crate::engine_lock::paging;
 
 /// The process whose memory this is.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
 /// Children that share this memory and have descriptors of their own.
 static BORROWERS: AtomicU32 = AtomicU32::new(0);
+
+/// Another process has this table of descriptors, from which nothing of the agent's is closed then.
+static SHARES_DESCRIPTORS: AtomicBool = AtomicBool::new(false);
+
+/// A child with memory of its own is about to have this process's table of descriptors.
+pub(crate) fn shares_descriptors() {
+    SHARES_DESCRIPTORS.store(true, Ordering::Relaxed);
+}
+
+/// Whether what is closed here is closed for another process too.
+pub(crate) fn has_shared_descriptors() -> bool {
+    SHARES_DESCRIPTORS.load(Ordering::Relaxed)
+}
+
+/// Threads have tables of descriptors of their own from now on: each has the file of stored pages that there is, and
+/// none is opened any more.
+pub(crate) fn parts_descriptors() {
+    let mut paging = paging();
+    paging.before_sharing();
+    lends_memory();
+}
 
 /// A forked child has memory of its own.
 pub(crate) fn owns_memory() {

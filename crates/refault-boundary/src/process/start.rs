@@ -34,7 +34,7 @@ use crate::patched::sites;
 use crate::patched::switch;
 use crate::process::execution;
 use crate::process::observer;
-use crate::process::owner::{borrows_memory, has_borrowers, owns_memory};
+use crate::process::owner::{borrows_memory, has_borrowers, has_shared_descriptors, owns_memory};
 use crate::signals;
 use crate::signals::sets::Actions;
 use crate::thread::Thread;
@@ -175,8 +175,8 @@ impl Directory {
 
 impl Files for Directory {
     fn close(&mut self, descriptor: i32) {
-        if borrows_memory() {
-            // The owner's stays open, and the agent's.
+        if borrows_memory() || has_shared_descriptors() {
+            // The owner's stays open, and the agent's; another process's too.
             return;
         }
         descriptors::closed(descriptor);

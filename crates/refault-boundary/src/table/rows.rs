@@ -436,7 +436,7 @@ pub(super) static ROWS: &[Row] = &[
     row(SYS_preadv2, Transfer, Takes, &[Vectors(1, 2, true)]),
     row(SYS_pwritev2, Transfer, DoesPart, &[Vectors(1, 2, false)]),
     row(SYS_pkey_mprotect, Mapping, NoMemory, &[]),
-    row(SYS_pkey_alloc, Kernel, NoMemory, &[]),
+    row(SYS_pkey_alloc, Absent, NoMemory, &[]),
     row(SYS_pkey_free, Kernel, NoMemory, &[]),
     row(SYS_statx, Descriptor, Asks, &[Text(1), Writes(4, Fixed(STATX))]).jumps(),
     row(SYS_io_pgetevents, Absent, NoMemory, &[]),

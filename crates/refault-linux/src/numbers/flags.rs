@@ -22,6 +22,8 @@ crate::numbers::constants! {
     MREMAP_FIXED = 2, "It moves to this address, whatever is there.";
     MREMAP_DONTUNMAP = 4, "An empty mapping stays where it was.";
     MS_ASYNC = 1, "Of msync: nothing is waited for.";
+    IPC_STAT = 2, "Of shmctl: what a segment is.";
+    CLOSE_RANGE_UNSHARE = 2, "Of close_range: in a table of descriptors of its own.";
     MLOCK_ONFAULT = 1, "Of mlock2: pages stay once they are touched.";
     MCL_CURRENT = 1, "Of mlockall: what is mapped now.";
     MCL_FUTURE = 2, "Of mlockall: what is mapped from now on.";

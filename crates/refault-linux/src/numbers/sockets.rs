@@ -18,6 +18,7 @@ crate::numbers::constants! {
     MSG_WAITALL = 0x100, "Waits until all is there.";
     MSG_NOSIGNAL = 0x4000, "No signal of a broken connection.";
     MSG_MORE = 0x8000, "More will be sent.";
+    MSG_ZEROCOPY = 0x400_0000, "The kernel sends from the pages themselves, later.";
     MSG_CMSG_CLOEXEC = 0x4000_0000, "Descriptors that come along are closed where a program is executed.";
     SYS_SEND = 9, "Of socketcall: sends.";
     SYS_RECV = 10, "Of socketcall: receives.";

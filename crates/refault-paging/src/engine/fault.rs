@@ -91,6 +91,20 @@ impl Engine {
         held.whole
     }
 
+    /// [`Engine::hold`] of the pages of a range that have contents: what has none stays untouched.
+    pub fn hold_contents(&mut self, start: usize, bytes: usize) -> bool {
+        let mut whole = true;
+        for (mut at, end, _) in self.parts(start, bytes) {
+            while let Some((known, last)) = self.pages.next_known(at, end) {
+                for address in (known..last).step_by(PAGE) {
+                    whole &= self.pages.state(address) == State::Untouched || self.hold(address, 1, false);
+                }
+                at = last;
+            }
+        }
+        whole
+    }
+
     fn hold_part(&mut self, part: (usize, usize, Attributes), may_write: bool, writes: bool, held: &mut Held) {
         let (from, to, attributes) = part;
         if attributes.guard {

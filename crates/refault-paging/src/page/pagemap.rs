@@ -2,12 +2,14 @@
 //!
 //! Cost: three system calls for a look at neighbours in a row.
 
+use refault_linux::calls::SYS_mincore;
 use refault_linux::pagemap::{self, is_exclusive, is_present, is_there};
+use refault_linux::{PAGE, sys};
 
 /// Pages that are asked for at once at most.
 const MAX_PAGES: usize = 64;
 
-/// See the module. Where there is no `/proc`, all pages are taken for present and shared.
+/// See the module. Where there is no page map, all pages that are present are taken for shared.
 pub(crate) struct Pagemap(Option<pagemap::Pagemap>);
 
 impl Pagemap {
@@ -20,9 +22,20 @@ impl Pagemap {
         self.bits(first, pages, |entry| is_present(entry) && !is_exclusive(entry))
     }
 
-    /// A bit for each of the pages (64 at most) from an address on: there is an entry for it in the page tables.
+    /// A bit for each of the pages (64 at most) from an address on: there is an entry for it in the page tables. Where
+    /// there is no page map, as after a change of the user, `mincore` says it.
     pub(crate) fn there(&self, first: usize, pages: usize) -> u64 {
-        self.bits(first, pages, is_there)
+        if self.0.is_some() {
+            return self.bits(first, pages, is_there);
+        }
+        let mut entries = [0u8; MAX_PAGES];
+        let pages = pages.min(MAX_PAGES);
+        // SAFETY: mincore writes a byte for each page.
+        let error = unsafe { sys::call(SYS_mincore, [first, pages * PAGE, entries.as_mut_ptr() as usize, 0, 0, 0]) };
+        if error < 0 {
+            return u64::MAX >> (MAX_PAGES - pages);
+        }
+        entries[..pages].iter().enumerate().fold(0, |bits, (index, entry)| bits | u64::from(entry & 1) << index)
     }
 
     fn bits(&self, first: usize, pages: usize, has: impl Fn(u64) -> bool) -> u64 {
@@ -74,5 +87,6 @@ mod tests {
         }
         assert_eq!(shared, 0b1001);
         assert_eq!(Pagemap(None).shared(at, 2), 0b11);
+        assert_eq!((Pagemap::open().there(at, 4), Pagemap(None).there(at, 4)), (0b1011, 0b1011));
     }
 }
