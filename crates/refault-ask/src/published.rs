@@ -5,6 +5,7 @@
 
 use refault_lab::experiment::{Asked, Experiment, Values};
 use refault_lab::experiments::lru_sort::pulsed::METRICS;
+use refault_lab::experiments::lru_sort::{SLOW_DOWN, Variant};
 use refault_lab::{LabError, Progress};
 use refault_trace::{Kind, Source};
 
@@ -28,6 +29,14 @@ struct Question {
     limit: u64,
 }
 
+impl Question {
+    /// The shipped answers to it.
+    fn answers(&self) -> Vec<&'static Answer> {
+        let is_it = |answer: &&Answer| (answer.workload.as_str(), answer.limit) == (self.workload, self.limit);
+        shipped().iter().filter(is_it).collect()
+    }
+}
+
 /// A row of an experiment that answers have a value for.
 struct Figure {
     experiment: &'static str,
@@ -40,7 +49,7 @@ struct Figure {
     value: fn(&Answer, &Counters) -> f64,
 }
 
-const FIGURES: [Figure; 3] = [
+const FIGURES: [Figure; 4] = [
     Figure {
         experiment: "mglru-fio",
         name: "fio thread and kswapd",
@@ -56,6 +65,17 @@ const FIGURES: [Figure; 3] = [
         question: &RANDOM,
         lists: [Lists::Classic, Lists::Generations],
         value: |_, counters| counted(counters, "pgdeactivate"),
+    },
+    Figure {
+        experiment: "mglru-fio",
+        name: "kswapd and fio thread",
+        metric: "moves between lists per reclaimed page",
+        question: &RANDOM,
+        lists: [Lists::Classic, Lists::Generations],
+        value: |_, counters| {
+            let moves = counted(counters, "pgactivate") + counted(counters, "pgrefill");
+            moves / counted(counters, "pgsteal").max(1.0)
+        },
     },
     Figure {
         experiment: "mglru-refault",
@@ -82,19 +102,9 @@ pub fn asked(experiment: &Experiment, progress: &dyn Progress) -> Result<Vec<Ask
         let same = |name: &str, metric: &str| (name, metric) == (figure.name, figure.metric);
         let Some(row) = experiment.rows.iter().find(|row| same(&row.name, &row.metric)) else { continue };
         let here = experiment.here.iter().find(|row| same(&row.name, &row.metric));
-        let answers = shipped().iter().filter(|answer| {
-            (answer.workload.as_str(), answer.limit) == (figure.question.workload, figure.question.limit)
-        });
         let source = Source::workload(figure.question.workload.parse()?);
-        let compared = beside(&source, answers.cloned().collect(), progress)?;
-        let mut versions: Vec<&str> = compared.iter().map(|of| version_of(&of.answer.kernel)).collect();
-        versions.sort_unstable();
-        versions.dedup();
-        for version in versions {
-            let of = |lists: Lists| {
-                compared.iter().find(|of| version_of(&of.answer.kernel) == version && of.answer.lists == lists)
-            };
-            let (Some(before), Some(after)) = (of(figure.lists[0]), of(figure.lists[1])) else { continue };
+        let compared = beside(&source, figure.question.answers().into_iter().cloned().collect(), progress)?;
+        for [before, after] in pairs(&compared, |of| &of.answer, figure.lists) {
             let value = |of: &Compared, counters: &Counters| (figure.value)(&of.answer, counters);
             rows.push(Asked {
                 name: row.name.clone(),
@@ -111,10 +121,56 @@ pub fn asked(experiment: &Experiment, progress: &dyn Progress) -> Result<Vec<Ask
     Ok(rows)
 }
 
+/// For each version of the kernel that was asked about both kinds of lists, in order: before and after.
+fn pairs<T>(all: &[T], answer: impl Fn(&T) -> &Answer, lists: [Lists; 2]) -> Vec<[&T; 2]> {
+    let mut versions: Vec<&str> = all.iter().map(|of| version_of(&answer(of).kernel)).collect();
+    versions.sort_unstable();
+    versions.dedup();
+    let pair = |version: &str| {
+        let of =
+            |lists: Lists| all.iter().find(|of| version_of(&answer(of).kernel) == version && answer(of).lists == lists);
+        Some([of(lists[0])?, of(lists[1])?])
+    };
+    versions.into_iter().filter_map(pair).collect()
+}
+
+/// What the shipped answers say of one row of an experiment: kernels' releases, each with its values. Costs no replay.
+///
+/// ```
+/// let kernels = refault_ask::published::of_row("mglru-fio", "fio thread and kswapd", "pgactivate");
+/// assert!(kernels.iter().all(|(_, values)| values.before > Some(1000.0) && values.after < Some(10.0)));
+/// ```
+pub fn of_row(experiment: &str, name: &str, metric: &str) -> Vec<(String, Values)> {
+    let is_it = |figure: &&Figure| (figure.experiment, figure.name, figure.metric) == (experiment, name, metric);
+    let of_figure = |figure: &'static Figure| {
+        let answers = figure.question.answers();
+        let value = |answer: &Answer| (figure.value)(answer, &answer.counters);
+        let said = |[before, after]: [&&Answer; 2]| (after.kernel.clone(), Values::of(value(before), value(after)));
+        pairs(&answers, |answer| answer, figure.lists).into_iter().map(said).collect::<Vec<_>>()
+    };
+    let mut all: Vec<(String, Values)> = FIGURES.iter().filter(is_it).flat_map(of_figure).collect();
+    if experiment == PULSED {
+        let of_program = |answer: &&pulses::Answer| answer.lists == Lists::Classic && answer.pulse.program == name;
+        let said = |answer: &'static pulses::Answer| {
+            let runtime = |variant| answer.metric(variant, METRICS[0].0);
+            let values = match metric {
+                SLOW_DOWN => Values::of(runtime(Variant::Orig)?, runtime(Variant::Mprs)?),
+                _ => answer.values(metric)?,
+            };
+            Some((answer.kernel.clone(), values))
+        };
+        all.extend(pulses::shipped().iter().filter(of_program).filter_map(said));
+    }
+    all
+}
+
+/// The experiment whose programs kernels ran under a limit that pulses.
+const PULSED: &str = "lru-sort";
+
 /// What kernels said of the experiment's programs under a limit that pulses, classic lists, each at a size of its own.
 fn pulsed(experiment: &Experiment) -> Result<Vec<Asked>, LabError> {
     let mut rows = Vec::new();
-    if experiment.experiment != "lru-sort" {
+    if experiment.experiment != PULSED {
         return Ok(rows);
     }
     for answer in pulses::shipped().iter().filter(|answer| answer.lists == Lists::Classic) {
@@ -166,6 +222,17 @@ mod tests {
             };
             assert!(of(Lists::Classic) >= 2 && of(Lists::Generations) == of(Lists::Classic), "{}", question.workload);
         }
+    }
+
+    #[test]
+    fn a_row_has_what_each_kernel_said_of_it() {
+        let hits = of_row("mglru-refault", "fio zipf 0.5: multi-gen LRU off against the fix", "hit ratio");
+        let versions: Vec<&str> = hits.iter().map(|(kernel, _)| version_of(kernel)).collect();
+        assert_eq!(versions, ["6.12", "7.2"]);
+        // Before are generations, after classic lists: 6.12's generations hit more, 7.2's less.
+        assert!(hits[0].1.ratio < Some(0.95) && hits[1].1.ratio > Some(1.03), "{hits:?}");
+        assert_eq!(of_row("lru-sort", "parsec3/canneal", "monitor_cpu").len(), 2);
+        assert!(of_row("lru-sort", "parsec3/vips", "monitor_cpu").is_empty());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! side.
 
 pub mod ask;
+mod figures;
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -23,6 +24,7 @@ use refault_console::text::{WIDE, broken, cell, number, plain_table};
 #[command(after_help = "\
 Examples:
   refault reproduce list                       what there is
+  refault reproduce published                  every published figure: kernel, model, verdict, what we believe
   refault reproduce freepool                   a table, and refault-freepool.html
   refault reproduce freepool --format json --seed 7
   refault reproduce mglru-refault --here       also with a real file, through the page cache and the kernel's
@@ -30,7 +32,7 @@ Examples:
   refault reproduce freepool --full            at a larger scale; takes long")]
 /// Run a published experiment again, and print its figures beside ours
 pub struct ReproduceArgs {
-    /// The experiment; 'list' lists them
+    /// The experiment; 'list' lists them, 'published' all published figures with what became of them
     #[arg(value_name = "NAME")]
     name: String,
     /// Run at a larger scale instead of one that ends within a few minutes
@@ -63,6 +65,13 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         return with_output(None, |out| {
             EXPERIMENTS.iter().try_for_each(|entry| writeln!(out, "{:<16} {}", entry.name, entry.about))
         });
+    }
+    if args.name == figures::NAME {
+        if args.small || args.full || args.null || args.here || args.report.is_some() {
+            let remedy = "leave out --small, --full, --null, --here and --report, or name an experiment";
+            return Err(Failure::usage("the list of published figures runs nothing", "reproduce published", remedy));
+        }
+        return figures::run(&args.result);
     }
     let entry = published::find(&args.name)?;
     let mut outputs = args.result.outputs();
@@ -221,11 +230,12 @@ fn here_table(experiment: &Experiment) -> comfy_table::Table {
 
 /// What the cells of a kernel's row are; the last is there only if this machine was measured too.
 const KERNELS_HEADINGS: [&str; 9] =
-    ["asked of kernels", "figure", "release", "published", "kernel before", "kernel after", "kernel", "model", "here"];
+    ["asked of kernels", "figure", "release", "published", "before", "after", "kernel", "model", "here"];
 
 /// How to read a table of kernels.
 pub const KERNELS_EXPLANATION: &str = "Published, kernel and model, and here where it was measured: the ratio, or after \
-    where the document has no before. Kernel and model had the same accesses. Never judged: sizes are not the document's.";
+    where the document has no before. Before and after are the kernel's. Kernel and model had the same accesses. Never judged: sizes are not the \
+    document's.";
 
 /// What kernels were asked as text: headings and rows. A column without any value is left out.
 pub fn kernel_lines(asked: &[Asked]) -> (Vec<&'static str>, Vec<Vec<String>>) {
@@ -240,7 +250,9 @@ fn kernel_cells(row: &Asked) -> Vec<String> {
     // What the document has: a ratio, or a level after the change.
     let of = |values: &Values| if row.published.ratio.is_some() { values.ratio } else { values.after };
     let [published, kernel, model] = [&row.published, &row.values, &row.model].map(of);
-    let mut cells = vec![row.name.clone(), format!("{} ({})", row.metric, row.unit), row.kernel.clone()];
+    // "moves per page" needs no "(moves)".
+    let unit = if row.metric.starts_with(&row.unit) { String::new() } else { format!(" ({})", row.unit) };
+    let mut cells = vec![row.name.clone(), format!("{}{unit}", row.metric), row.kernel.clone()];
     let here = row.here.as_ref().and_then(of);
     cells.extend([published, row.values.before, row.values.after, kernel, model, here].map(cell));
     cells

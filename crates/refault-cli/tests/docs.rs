@@ -17,8 +17,9 @@ const MAX_WORDS_PER_SENTENCE: usize = 25;
 const MAX_WORDS_PER_ENTRY: usize = 400;
 /// What a page begins with that is generated.
 const GENERATED: &str = "<!-- generated";
-/// Pages of commands.
+/// Pages of commands, and of published figures.
 const COMMANDS: &str = "docs/reference/cli.md";
+const FIGURES: &str = "docs/reference/published.md";
 
 /// The words that name no actor and no number.
 const BANNED: [&str; 7] = ["somebody", "nobody", "whoever", "anybody", "so many", "so often", "so long"];
@@ -497,17 +498,59 @@ fn sentences_of_help_are_short_and_name_actors() {
     assert!(wrong.is_empty(), "{} sentences of --help:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+/// What `refault reproduce published` says, a part per document.
+fn page_of_figures() -> String {
+    let of = |format: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_refault"))
+            .args(["reproduce", "published", "--format", format])
+            .output()
+            .expect("it starts");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let mut text = of("table");
+    let json: serde_json::Value = serde_json::from_str(&of("json")).expect("JSON");
+    for document in json["documents"].as_array().expect("documents") {
+        let [name, title] = ["name", "title"].map(|key| document[key].as_str().expect("text"));
+        let line = format!("\n{name}: {title}\n");
+        assert!(text.contains(&line), "{line}");
+        text = text.replacen(&line, &format!("```\n\n## {title}\n\n```text\n"), 1);
+    }
+    format!(
+        "{GENERATED} by REFAULT_WRITE_DOCS=1 cargo test -p refault-cli --test all docs -->\n# Published figures\n\nWhat \
+         `refault reproduce published` says. `--format csv` and `--format json` write the same. Shares of a profile are \
+         those with what a function calls.\n\n```text\n{text}```\n"
+    )
+}
+
+/// A page is what is made from the program; with `REFAULT_WRITE_DOCS` it is written.
+fn is_made(name: &str, page: &str) {
+    if std::env::var_os("REFAULT_WRITE_DOCS").is_some() {
+        std::fs::write(root().join(name), page).expect("writes");
+    }
+    let shown = std::fs::read_to_string(root().join(name)).unwrap_or_default();
+    let differs = page.lines().zip(shown.lines()).find(|(now, then)| now != then);
+    assert!(
+        page == shown,
+        "{name} is not what the program says ({differs:?}): REFAULT_WRITE_DOCS=1 cargo test -p refault-cli --test all docs"
+    );
+}
+
 #[test]
 fn the_page_of_commands_is_what_the_program_says() {
     let page = page_of_commands();
     assert!(page.matches("\n## refault ").count() > 15, "{page}");
-    if std::env::var_os("REFAULT_WRITE_DOCS").is_some() {
-        std::fs::write(root().join(COMMANDS), &page).expect("writes");
-    }
-    let shown = std::fs::read_to_string(root().join(COMMANDS)).unwrap_or_default();
-    let differs = page.lines().zip(shown.lines()).find(|(now, then)| now != then);
-    assert!(
-        page == shown,
-        "{COMMANDS} is not what the program says ({differs:?}): REFAULT_WRITE_DOCS=1 cargo test -p refault-cli --test all docs"
-    );
+    is_made(COMMANDS, &page);
+}
+
+#[test]
+fn the_page_of_published_figures_is_what_the_program_says() {
+    let page = page_of_figures();
+    assert!(page.matches("\n## ").count() >= 5, "{page}");
+    is_made(FIGURES, &page);
+    // Sentences are held to the same length as those of other pages.
+    let beliefs: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("# ")).collect();
+    let all = beliefs.join(" ");
+    let long: Vec<&str> =
+        all.split(". ").filter(|sentence| sentence.split_whitespace().count() > MAX_WORDS_PER_SENTENCE).collect();
+    assert!(long.is_empty(), "{long:#?}");
 }

@@ -12,6 +12,7 @@
 //! assert_eq!((options.seeds, options.null), (5, false));
 //! ```
 
+pub mod figures;
 pub mod freepool;
 pub mod lru_sort;
 pub mod mglru_fio;

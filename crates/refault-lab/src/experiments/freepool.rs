@@ -195,6 +195,7 @@ mod tests {
     fn retiring_the_pool_loses_reactivations() {
         let options = Options { seed: 3, ..Options::small() };
         let experiment = run(&options, &|_| {});
+        crate::experiments::figures::is_recorded(&experiment);
         let reactivated = row(&experiment, "build", "reactivated_share");
         assert!(reactivated.ours.ratio.unwrap() < 0.3, "{reactivated:?}");
         assert!(reactivated.null.ratio.unwrap() > 0.5, "{reactivated:?}");

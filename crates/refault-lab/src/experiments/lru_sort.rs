@@ -43,7 +43,7 @@ use published::{Published, TABLE};
 use refault_sim::monitoring::costs::Costs;
 use workloads::{WORKLOADS, Workload};
 
-pub use summary::summarise;
+pub use summary::{SLOW_DOWN, summarise};
 
 /// How much is simulated.
 #[derive(Clone, Debug)]

@@ -19,6 +19,7 @@ fn row<'a>(experiment: &'a Experiment, name: &str, metric: &str) -> &'a Row {
 /// Runs an experiment; at most one judged row in ten agrees under the null, which is measured with seeds of its own.
 fn checked(run: Run, seeds: u64) -> Experiment {
     let (experiment, null) = (small(run, false, seeds), small(run, true, seeds));
+    figures::is_recorded(&experiment);
     assert!(10 * null.score().agree <= experiment.score().judged, "{:?} {:?}", null.score(), experiment.score());
     assert!(!experiment.verdict.contains("NaN") && null.verdict.contains("null"), "{}", experiment.verdict);
     experiment

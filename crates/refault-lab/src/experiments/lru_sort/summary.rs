@@ -155,7 +155,8 @@ pub(super) fn figures(options: &Options, outcomes: &Outcomes, others: [&Outcomes
     figures
 }
 
-const SLOW_DOWN: &str = "runtime_seconds, mprs over orig";
+/// What pressure does to the run time, as rows call it.
+pub const SLOW_DOWN: &str = "runtime_seconds, mprs over orig";
 
 /// What pressure does to the run time.
 fn slow_down(name: &str, published: [f64; 2], repeats: usize, of: OfRepeat) -> Figure {

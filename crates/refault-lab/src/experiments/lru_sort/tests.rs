@@ -63,6 +63,7 @@ fn a_seed_names_a_run_and_threads_do_not_matter() {
 #[test]
 fn the_experiment_has_the_published_rows_and_a_verdict() {
     let experiment = run(&Options::small(1), &|share| assert!(share <= 1.0)).unwrap();
+    crate::experiments::figures::is_recorded(&experiment);
     let row = |name: &str, metric: &str| {
         experiment.rows.iter().find(|row| row.name == name && row.metric == metric).expect("a row")
     };
