@@ -1,13 +1,19 @@
 //! The engine under its one lock, and what a call in progress holds of memory.
 //!
-//! Invariant: no code of the program's runs while the lock is held. Cost: an exchange, and a wait while another
-//! thread's fault is served.
+//! Invariant: no code of the program's runs while the lock is held. A thread that waits for a child which was killed
+//! with the lock ends the program in words. Cost: an exchange, and a wait while another thread's fault is served.
 
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::ffi::CString;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
+use refault_linux::calls::SYS_kill;
+use refault_linux::errno::ESRCH;
 use refault_linux::lock::{Held, Lock};
+use refault_linux::{proc, sys};
 use refault_paging::{Engine, Shared};
 
+use crate::library::report;
+use crate::process::owner;
 use crate::thread::Thread;
 
 /// In the agent's area, not in the library's data: leak checkers take what lies there for the program's pointers.
@@ -18,6 +24,8 @@ static SHARED: AtomicPtr<Shared> = AtomicPtr::new(std::ptr::null_mut());
 static SEEN_LIMIT: AtomicU64 = AtomicU64::new(0);
 /// `Shared::lacking` as this process last acted on it.
 static SEEN_LACKING: AtomicU64 = AtomicU64::new(0);
+/// The process that holds the lock, if it is one that borrows this memory; 0: it is not.
+static BORROWER: AtomicI32 = AtomicI32::new(0);
 /// See [`is_child`].
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
 
@@ -37,9 +45,44 @@ impl std::ops::DerefMut for Paging {
     }
 }
 
+impl Drop for Paging {
+    fn drop(&mut self) {
+        if BORROWER.load(Ordering::Relaxed) != 0 {
+            BORROWER.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Locks the engine.
 pub(crate) fn paging() -> Paging {
-    Paging(ENGINE.lock())
+    let held = ENGINE.lock_or_look(look_at_borrower);
+    if owner::has_borrowers() && owner::borrows_memory() {
+        BORROWER.store(sys::process_id(), Ordering::Relaxed);
+    }
+    Paging(held)
+}
+
+/// A child that shares this memory may have been killed while it held the lock: what it was changing is not whole.
+fn look_at_borrower() {
+    let borrower = BORROWER.load(Ordering::Relaxed);
+    if borrower != 0 && is_dead(borrower) {
+        report::end(format_args!("a child that shared this memory was killed while it used it"));
+    }
+}
+
+/// Whether a process is gone, or waits to be waited for.
+fn is_dead(process: i32) -> bool {
+    const SIGNAL_NONE: usize = 0;
+    // SAFETY: sends nothing.
+    if unsafe { sys::call(SYS_kill, [process as usize, SIGNAL_NONE, 0, 0, 0, 0]) } == ESRCH {
+        return true;
+    }
+    let path = CString::new(format!("/proc/{process}/stat"));
+    let status = path.ok().and_then(|path| proc::read(&path));
+    // Its name, in brackets, may hold anything.
+    status.is_some_and(|status| {
+        matches!(status.rsplit(") ").next().and_then(|rest| rest.chars().next()), Some('Z' | 'X'))
+    })
 }
 
 /// Sets the engine.

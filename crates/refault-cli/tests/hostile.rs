@@ -87,6 +87,21 @@ fn shared_memory_may_be_attached_over_what_is_managed() {
     comes_through(include_str!("c/attached_over.c"), &[&[]]);
 }
 
+/// A child that is killed in the middle of the agent's work leaves nothing whole: that is said, and nothing waits for it.
+#[test]
+fn who_waits_for_a_child_that_was_killed_is_told() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(include_str!("c/killed_while_borrowing.c"));
+    let mut command = Command::new("timeout");
+    command.args(["-k", "5", "60", env!("CARGO_BIN_EXE_refault"), "run", "--memory", "3M", "--"]).arg(&program.path);
+    let output = command.output().expect("timeout starts");
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    let is_told = output.status.code() == Some(1) && err.contains("was killed while it used it");
+    assert!(out.ends_with("done\n") || is_told, "{:?}\n{out}\n{err}", output.status);
+}
+
 /// What the agent maps meanwhile must not lie in a hole of the program's memory.
 #[test]
 fn programs_may_unmap_and_map_over_holes_in_their_memory() {

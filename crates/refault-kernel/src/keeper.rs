@@ -234,11 +234,12 @@ impl Keeper {
 
     /// Measures what a page takes compressed, and tells other keepers when that has changed.
     fn measure(&mut self) {
-        let (Ok(used), swapped) = (self.held.compressed(), self.held.group.swapped()) else { return };
-        if swapped < MIN_MEASURED {
+        // A page that was read back and not written to since lies on the device still.
+        let (Ok(used), placed) = (self.held.compressed(), self.held.group.placed()) else { return };
+        if placed < MIN_MEASURED {
             return;
         }
-        let each = (used / (swapped / crate::PAGE)).min(crate::PAGE) as u32;
+        let each = (used / (placed / crate::PAGE)).min(crate::PAGE) as u32;
         let before = self.held.stored_per_page.replace(each);
         if before.is_none_or(|before| before.abs_diff(each) > before / TOLD_AFTER) {
             self.journal.entry.stored_per_page = Some(each);

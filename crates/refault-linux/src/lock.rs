@@ -19,6 +19,7 @@ use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use crate::errno::ETIMEDOUT;
 use crate::sys;
 
 const FREE: u32 = 0;
@@ -45,6 +46,20 @@ impl<T> Lock<T> {
 
     /// Takes it.
     pub fn lock(&self) -> Held<'_, T> {
+        self.take(|| sys::wait(&self.word, WAITED))
+    }
+
+    /// Takes it, and calls `look` after each second of waiting.
+    pub fn lock_or_look(&self, look: impl Fn()) -> Held<'_, T> {
+        const PATIENCE_NANOSECONDS: u64 = 1_000_000_000;
+        self.take(|| {
+            if sys::wait_for(&self.word, WAITED, PATIENCE_NANOSECONDS) == ETIMEDOUT {
+                look();
+            }
+        })
+    }
+
+    fn take(&self, wait: impl Fn()) -> Held<'_, T> {
         for _ in 0..SPINS {
             // Looked at first: who holds it needs its line of the cache.
             if self.word.load(Ordering::Relaxed) == FREE
@@ -55,7 +70,7 @@ impl<T> Lock<T> {
             core::hint::spin_loop();
         }
         while self.word.swap(WAITED, Ordering::Acquire) != FREE {
-            sys::wait(&self.word, WAITED);
+            wait();
         }
         Held { lock: self }
     }
@@ -102,6 +117,21 @@ mod tests {
     use std::vec::Vec;
 
     use super::*;
+
+    #[test]
+    fn who_waits_long_looks() {
+        let (lock, looks) = (Lock::new(()), AtomicU32::new(0));
+        let held = lock.lock();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                lock.lock_or_look(|| _ = looks.fetch_add(1, Ordering::SeqCst));
+            });
+            while looks.load(Ordering::SeqCst) < 2 {
+                std::thread::yield_now();
+            }
+            drop(held);
+        });
+    }
 
     #[test]
     fn nobody_is_in_twice() {

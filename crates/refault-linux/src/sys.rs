@@ -296,6 +296,18 @@ pub fn wait(word: &core::sync::atomic::AtomicU32, value: u32) {
     };
 }
 
+/// As [`wait`], for so many nanoseconds at most. Returns the kernel's number: `ETIMEDOUT` if they are over.
+pub fn wait_for(word: &core::sync::atomic::AtomicU32, value: u32, nanoseconds: u64) -> isize {
+    let limit = [nanoseconds / SECOND, nanoseconds % SECOND];
+    // SAFETY: reads one word that is borrowed, and two of the limit.
+    unsafe {
+        call(
+            number::SYS_futex,
+            [word.as_ptr() as usize, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, value as usize, limit.as_ptr() as usize, 0, 0],
+        )
+    }
+}
+
 /// Wakes one that waits for `word`.
 pub fn wake(word: &core::sync::atomic::AtomicU32) {
     // SAFETY: touches no memory.

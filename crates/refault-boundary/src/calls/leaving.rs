@@ -23,6 +23,14 @@ pub(crate) fn gives_pages_away(number: usize, [_, _, c, d, ..]: [usize; 6]) -> b
     }
 }
 
+/// Threads have tables of descriptors of their own from now on: each has the file of stored pages that there is, and
+/// none is opened any more.
+pub(crate) fn parts() {
+    let mut paging = paging();
+    paging.before_sharing();
+    owner::lends_memory();
+}
+
 /// Whether the thread that makes a call has descriptors of its own from then on.
 fn parts_descriptors(number: usize, [a, _, c, ..]: [usize; 6]) -> bool {
     match number {
@@ -38,6 +46,6 @@ pub(crate) fn before(thread: &Thread, number: usize, arguments: [usize; 6]) {
         paging().gives_pages_away();
     }
     if parts_descriptors(number, arguments) && !thread.is_last() {
-        owner::parts_descriptors();
+        parts();
     }
 }

@@ -309,7 +309,7 @@ fn share(thread: &mut Thread, context: &mut Context, kind: &Kind) -> isize {
     if is_thread {
         paging().threads(true);
         if flags & CLONE_FILES == 0 {
-            crate::process::owner::parts_descriptors();
+            crate::calls::leaving::parts();
         }
     }
     if kind.clears_actions() {

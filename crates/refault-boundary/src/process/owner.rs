@@ -4,8 +4,6 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use refault_linux::sys;
 
-use crate::engine_lock::paging;
-
 /// The process whose memory this is.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
@@ -23,14 +21,6 @@ pub(crate) fn shares_descriptors() {
 /// Whether what is closed here is closed for another process too.
 pub(crate) fn has_shared_descriptors() -> bool {
     SHARES_DESCRIPTORS.load(Ordering::Relaxed)
-}
-
-/// Threads have tables of descriptors of their own from now on: each has the file of stored pages that there is, and
-/// none is opened any more.
-pub(crate) fn parts_descriptors() {
-    let mut paging = paging();
-    paging.before_sharing();
-    lends_memory();
 }
 
 /// A forked child has memory of its own.

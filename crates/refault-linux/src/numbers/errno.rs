@@ -33,4 +33,5 @@ errors! {
     EMFILE = -24, "Too many open files.";
     ENOSPC = -28, "No space left on device.";
     ENOSYS = -38, "Function not implemented.";
+    ETIMEDOUT = -110, "Connection timed out.";
 }
