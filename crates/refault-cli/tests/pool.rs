@@ -218,7 +218,9 @@ fn a_sleeping_member_keeps_what_is_protected_while_others_thrash() {
             thrash.iter().all(faulted) && (is_kept || resident() < had / 2)
         });
         if is_kept {
-            assert_eq!(resident(), had, "{protection:?}: nothing is taken");
+            // It may have touched a page more before it fell asleep.
+            let has = resident();
+            assert!(has >= had, "{protection:?}: nothing is taken of {had}, {has} are left");
             assert_eq!(place.member(&sleeper)["stored_bytes"], 0, "{protection:?}");
         }
         place.holds(160 * MIB, 3, 1);

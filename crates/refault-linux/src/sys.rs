@@ -296,7 +296,7 @@ pub fn wait(word: &core::sync::atomic::AtomicU32, value: u32) {
     };
 }
 
-/// As [`wait`], for so many nanoseconds at most. Returns the kernel's number: `ETIMEDOUT` if they are over.
+/// As [`wait`], for `nanoseconds` at most. Returns the kernel's number: `ETIMEDOUT` if they are over.
 pub fn wait_for(word: &core::sync::atomic::AtomicU32, value: u32, nanoseconds: u64) -> isize {
     let limit = [nanoseconds / SECOND, nanoseconds % SECOND];
     // SAFETY: reads one word that is borrowed, and two of the limit.
