@@ -191,6 +191,15 @@ fn a_device_that_another_budget_needs_is_removed_once_its_pages_have_room() {
     assert!(line.starts_with("refault: paused: "), "{line}");
     // It reads its memory once more, and ends.
     drop(ends.stdin.take());
+    let until = Instant::now() + Duration::from_secs(60);
+    while ends.try_wait().expect("it is a child").is_none() {
+        if Instant::now() > until {
+            // Both are paused, and would be for ever: their keepers remove what they have made.
+            _ = (ends.kill(), stays.kill());
+            panic!("a budget that is large enough waits for one that is not");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let mut told = String::new();
     ends.stderr.take().expect("piped").read_to_string(&mut told).expect("text");
     assert!(ends.wait().expect("it ends").success(), "{told}");

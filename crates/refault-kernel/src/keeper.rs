@@ -56,6 +56,8 @@ pub struct Keeper {
     looked: Instant,
     stuck_since: Option<Instant>,
     last: Sample,
+    /// Bytes that were placed on devices when it was last measured what a page takes there.
+    measured_at: u64,
 }
 
 /// Group and devices, as the border sees them.
@@ -108,6 +110,7 @@ impl Keeper {
             looked: now,
             stuck_since: None,
             last: Sample::default(),
+            measured_at: 0,
         };
         match keeper.make(has_zram) {
             Ok(()) => Ok(keeper),
@@ -218,6 +221,12 @@ impl Keeper {
                 self.measure();
             }
             self.extend();
+        } else if self.is_to_be_measured() {
+            // Once others are there it cannot be any more: one of them may come before the next of those looks.
+            self.held.others = Others::of(&self.places);
+            if self.held.others.groups.is_empty() {
+                self.measure();
+            }
         }
         let found = if self.held.devices.is_empty() { Found::Calm } else { self.border.look(&mut self.held)? };
         self.pause = match found {
@@ -232,6 +241,11 @@ impl Keeper {
         Ok(self.pause)
     }
 
+    /// Whether so much more is swapped than when this was last measured that it would be measured better now.
+    fn is_to_be_measured(&self) -> bool {
+        self.held.others.groups.is_empty() && self.last.swapped_bytes >= MIN_MEASURED.max(2 * self.measured_at)
+    }
+
     /// Measures what a page takes compressed, and tells other keepers when that has changed.
     fn measure(&mut self) {
         // A page that was read back and not written to since lies on the device still.
@@ -239,6 +253,7 @@ impl Keeper {
         if placed < MIN_MEASURED {
             return;
         }
+        self.measured_at = placed;
         let each = (used / (placed / crate::PAGE)).min(crate::PAGE) as u32;
         let before = self.held.stored_per_page.replace(each);
         if before.is_none_or(|before| before.abs_diff(each) > before / TOLD_AFTER) {

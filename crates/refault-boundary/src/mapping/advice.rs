@@ -150,20 +150,27 @@ fn advise_by(by: By, start: usize, bytes: usize, advice: usize) -> isize {
     match advice {
         // What is managed and freed lazily is freed now: that is allowed, and the memory is wanted. The rest of the
         // range, and whether it can be freed at all, is the kernel's.
-        MADV_FREE => advise_each(by, &mut paging, start, length, advice, |paging, from, bytes| {
-            by.advise(from, bytes, MADV_DONTNEED);
-            paging.discard(from, bytes);
-        }),
-        MADV_DONTNEED | MADV_DONTNEED_LOCKED | MADV_REMOVE => {
-            advise_each(by, &mut paging, start, length, advice, |paging, from, bytes| paging.discard(from, bytes))
+        MADV_FREE => {
+            advise_each(by, &mut paging, start, length, advice, |paging, from, bytes| {
+                by.advise(from, bytes, MADV_DONTNEED);
+                paging.discard(from, bytes);
+            })
+            .0
         }
-        MADV_DONTFORK | MADV_DOFORK => advise_each(by, &mut paging, start, length, advice, |paging, from, bytes| {
-            paging.change(from, bytes, |attributes| attributes.not_in_children = advice == MADV_DONTFORK);
-        }),
+        MADV_DONTNEED | MADV_DONTNEED_LOCKED | MADV_REMOVE => {
+            advise_each(by, &mut paging, start, length, advice, |paging, from, bytes| paging.discard(from, bytes)).0
+        }
+        MADV_DONTFORK | MADV_DOFORK => {
+            advise_each(by, &mut paging, start, length, advice, |paging, from, bytes| {
+                paging.change(from, bytes, |attributes| attributes.not_in_children = advice == MADV_DONTFORK);
+            })
+            .0
+        }
         MADV_WIPEONFORK | MADV_KEEPONFORK => {
             advise_each(by, &mut paging, start, length, advice, |paging, from, bytes| {
                 paging.change(from, bytes, |attributes| attributes.zeros_in_children = advice == MADV_WIPEONFORK);
             })
+            .0
         }
         MADV_NORMAL | MADV_RANDOM | MADV_SEQUENTIAL | MADV_DONTDUMP | MADV_DODUMP => {
             let mark = |marks: &mut Marks| match advice {
@@ -173,7 +180,7 @@ fn advise_by(by: By, start: usize, bytes: usize, advice: usize) -> isize {
                 _ => marks.not_in_cores = advice == MADV_DONTDUMP,
             };
             // A range that is refused may be marked so in part.
-            let (answer, refused) = advise_parts(by, &mut paging, start, length, advice, |paging, from, bytes| {
+            let (answer, refused) = advise_each(by, &mut paging, start, length, advice, |paging, from, bytes| {
                 paging.change(from, bytes, |attributes| mark(&mut attributes.marks));
             });
             if let Some((from, bytes)) = refused {
@@ -200,28 +207,17 @@ fn advise_by(by: By, start: usize, bytes: usize, advice: usize) -> isize {
                 }
                 paging.change(from, bytes, |attributes| attributes.guard = advice == MADV_GUARD_INSTALL);
             })
+            .0
         }
         _ => by.advise(start, bytes, advice),
     }
-}
-
-/// [`advise_parts`], where it does not matter which part is refused.
-fn advise_each(
-    by: By,
-    paging: &mut Paging,
-    start: usize,
-    bytes: usize,
-    advice: usize,
-    taken: impl Fn(&mut Paging, usize, usize),
-) -> isize {
-    advise_parts(by, paging, start, bytes, advice, taken).0
 }
 
 /// Gives advice on the managed parts of a range and what lies between them, in order, and says which managed parts have
 /// taken it. As the kernel does, what is not mapped is passed over and said at the end, and any other error ends it:
 /// what lies before the mapping that cannot take the advice has taken it. Returns the managed part that was refused,
 /// too: its start and bytes.
-fn advise_parts(
+fn advise_each(
     by: By,
     paging: &mut Paging,
     start: usize,
