@@ -241,7 +241,7 @@ impl Keeper {
         Ok(self.pause)
     }
 
-    /// Whether so much more is swapped than when this was last measured that it would be measured better now.
+    /// Whether twice as much is swapped as when this was last measured: it would be measured better now.
     fn is_to_be_measured(&self) -> bool {
         self.held.others.groups.is_empty() && self.last.swapped_bytes >= MIN_MEASURED.max(2 * self.measured_at)
     }
