@@ -7,9 +7,11 @@ use refault_linux::errno::{self, EINTR};
 use refault_linux::signals::{FAULT_PRESENT, FAULT_WRITE, SYS_USER_DISPATCH};
 use refault_paging::Outcome;
 
-use crate::engine_lock::paging;
+use crate::engine_lock::{self, paging};
 use crate::frame::{self, Context, Info, register};
+use crate::library::processor;
 use crate::signals;
+use crate::signals::early;
 use crate::signals::sets::{SIGBUS, SIGSEGV, SIGSYS};
 use crate::thread::Thread;
 
@@ -31,11 +33,16 @@ pub(crate) extern "C" fn on_signal(signal: i32, info: *mut Info, context: *mut C
     crate::calls::enter::find_lost(thread, context);
     match signal {
         SIGSYS if info.asks_for_room() => return make_room(thread, context),
+        SIGSYS if early::is_timer(info) => return early::end_call(thread, context),
         SIGBUS if info.code > 0 => {
             let error = context.registers[register::ERROR];
             if serve(thread, info.address, error & FAULT_WRITE != 0, error & FAULT_PRESENT != 0) {
                 return signals::deliver_kept(thread, context);
             }
+        }
+        SIGSEGV if info.code > 0 && processor::answer(context) => return,
+        SIGSEGV if info.code > 0 && brought_in_for_old_page(thread, context) => {
+            return signals::deliver_kept(thread, context);
         }
         _ => {}
     }
@@ -69,6 +76,29 @@ fn make_room(thread: &mut Thread, context: &mut Context) {
         context.registers[register::RIP] = window.call as u64;
         context.registers[register::RAX] = number;
     }
+}
+
+/// The page of calls that old programs jump to (`[vsyscall]`): the kernel makes them, and ends a program whose memory is
+/// missing. Whether that memory was out, and is there now; then the program jumps there again.
+fn brought_in_for_old_page(thread: &mut Thread, context: &Context) -> bool {
+    const PAGE_OF_CALLS: usize = 0xffff_ffff_ff60_0000;
+    const GET_TIME_OF_DAY: usize = PAGE_OF_CALLS;
+    const TIME: usize = PAGE_OF_CALLS + 0x400;
+    const GET_CPU: usize = PAGE_OF_CALLS + 0x800;
+    let [rip, first, second] =
+        [register::RIP, register::RDI, register::RSI].map(|place| context.registers[place] as usize);
+    let bytes = match rip {
+        GET_TIME_OF_DAY => [2 * size_of::<usize>(), size_of::<usize>()],
+        TIME => [size_of::<usize>(), 0],
+        GET_CPU => [size_of::<u32>(); 2],
+        _ => return false,
+    };
+    let before = paging().statistics().brought_in();
+    for (start, bytes) in [first, second].into_iter().zip(bytes).filter(|(start, _)| *start != 0) {
+        engine_lock::hold(thread, start, bytes, true);
+    }
+    engine_lock::release(thread);
+    paging().statistics().brought_in() != before
 }
 
 /// Serves a fault, of a page that is missing or that is guarded. False if it is not ours.

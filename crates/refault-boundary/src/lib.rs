@@ -77,6 +77,7 @@ mod process {
     pub(crate) mod execution;
     pub(crate) mod observer;
     pub(crate) mod owner;
+    pub(crate) mod robust;
     pub(crate) mod start;
 }
 
@@ -96,6 +97,7 @@ mod library {
     pub(crate) mod bytes;
     #[cfg(not(test))]
     pub(crate) mod old_libc;
+    pub(crate) mod processor;
     pub(crate) mod report;
     #[cfg(not(test))]
     pub(crate) mod unwinding;

@@ -9,6 +9,7 @@
 //! and alternate stacks that it has set. A signal that comes while a call waits ends it as it would have ended the
 //! program's own.
 
+pub(crate) mod early;
 pub(crate) mod sets;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -310,9 +311,19 @@ pub(crate) fn arrive(thread: &mut Thread, info: &Info, context: &mut Context) {
         context.mask |= bit(signal);
         return;
     };
+    let is_made = rip >= window.after || rip == window.call && thread.remade.was_made(context, window.after as u64);
+    if !is_made && early::put_aside(thread, info, context) {
+        return;
+    }
     // SAFETY: the frame lies further up on this stack.
     let outer = unsafe { &mut *waiting };
     thread.waiting = std::ptr::null_mut();
+    let first = early::take(thread);
+    if first.is_some() {
+        send_again(info);
+    }
+    let info = &first.unwrap_or(*info);
+    let signal = info.signal;
     let result = match rip {
         _ if rip == window.call => thread.remade.said(restarts(thread, signal)),
         _ if rip < window.after => None,
@@ -394,6 +405,13 @@ pub(crate) fn deliver_kept(thread: &mut Thread, context: &mut Context) {
             thread.kept.fetch_and(!bit(signal), Ordering::SeqCst);
             deliver(thread, &info, context);
         }
+    }
+}
+
+/// Delivers what was put aside before a call that is over now.
+pub(crate) fn deliver_early(thread: &mut Thread, context: &mut Context) {
+    if let Some(info) = early::take(thread) {
+        deliver(thread, &info, context);
     }
 }
 

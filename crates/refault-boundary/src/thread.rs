@@ -7,7 +7,7 @@
 //! Invariants: a block belongs to one thread from its clone to its end; blocks are aligned to their size; the lowest
 //! page of a block is no memory. Cost: 256 KiB of addresses per thread, some 12 KiB of memory.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use refault_linux::calls::{SYS_mprotect, SYS_sigaltstack};
 use refault_linux::lock::Lock;
@@ -18,6 +18,7 @@ use crate::frame::{AlternateStack, Context, Frame, Info, register};
 use crate::memory::area;
 use crate::patched::fast_call::Fast;
 use crate::process::environment::Environment;
+use crate::signals::early::Early;
 use crate::signals::sets::Actions;
 
 /// Bytes of a block.
@@ -52,6 +53,11 @@ impl Remade {
         } else {
             self
         }
+    }
+
+    /// Whether a call was made that is at its instruction.
+    pub(crate) fn was_made(self, context: &Context, after: u64) -> bool {
+        self != Remade::No || was_made(context, after)
     }
 
     /// What the call says, when a signal with these flags of its action comes right before it is made again. `None`: it
@@ -104,6 +110,8 @@ pub(crate) struct Thread {
     /// Those of them that were sent meanwhile, and what each said: they wait until the program opens them.
     pub(crate) kept: AtomicU64,
     pub(crate) kept_infos: [Info; 3],
+    /// What came right before its call was made.
+    pub(crate) early: Option<Early>,
     /// Ranges that the call in progress needs.
     pub(crate) holds: Vec<(usize, usize)>,
     /// What the program starts with that it is about to become.
@@ -114,6 +122,10 @@ pub(crate) struct Thread {
     pub(crate) is_vm_child: bool,
     /// Its calls come to the agent.
     pub(crate) is_dispatched: bool,
+    /// The head of its list of robust mutexes, or 0.
+    pub(crate) robust: AtomicUsize,
+    /// The block that was used before this one.
+    before: *const Thread,
     /// The faults in a row that found their page there.
     pub(crate) spurious: (usize, u32),
     /// Its call from a patched site.
@@ -123,6 +135,8 @@ pub(crate) struct Thread {
 static BLOCKS: Lock<Vec<usize>> = Lock::new(Vec::new());
 /// Blocks that were ever used.
 static TOUCHED_BLOCKS: AtomicUsize = AtomicUsize::new(0);
+/// The block that was used last of those that ever were: the others follow by [`Thread::before`].
+static NEWEST: AtomicPtr<Thread> = AtomicPtr::new(std::ptr::null_mut());
 /// Bytes that handlers touch of a block.
 const TOUCHED: usize = 24 << 10;
 
@@ -149,6 +163,10 @@ impl Thread {
                     // Only now: 16 of these would be a tenth of what a short program costs.
                     // SAFETY: the lowest page of a block that no thread has used yet.
                     unsafe { sys::call(SYS_mprotect, [*block, PAGE, 0, 0, 0, 0]) };
+                    let top = Thread::top(*block);
+                    // SAFETY: as above; the lock is held, so that none comes between.
+                    unsafe { (*top).before = NEWEST.load(Ordering::Relaxed) };
+                    NEWEST.store(top, Ordering::Release);
                 }
                 // SAFETY: it is ours now; what its last holder had is whole.
                 let thread = unsafe { &mut *Thread::top(*block) };
@@ -172,6 +190,8 @@ impl Thread {
         self.waiting = std::ptr::null_mut();
         self.entered = std::ptr::null();
         self.waiting_mask = None;
+        self.early = None;
+        self.robust.store(0, Ordering::Relaxed);
         self.progress = Progress::default();
         self.is_of_32_bits = false;
         self.hidden = 0;
@@ -235,9 +255,22 @@ impl Thread {
         others.into_iter().all(|top| unsafe { (*top).used.load(Ordering::Relaxed) } == 0)
     }
 
+    /// Shows each thread, without a lock: some may begin or end meanwhile.
+    pub(crate) fn each(visit: &mut dyn FnMut(&Thread)) {
+        let mut top: *const Thread = NEWEST.load(Ordering::Acquire);
+        // SAFETY: blocks are never unmapped, and what they are found by is written before they are found.
+        while let Some(thread) = unsafe { top.as_ref() } {
+            if thread.used.load(Ordering::Relaxed) != 0 {
+                visit(thread);
+            }
+            top = thread.before;
+        }
+    }
+
     /// In a forked child only this thread is left, and no signal is pending for it.
     pub(crate) fn only(&self) {
         self.kept.store(0, Ordering::Relaxed);
+        self.robust.store(0, Ordering::Relaxed);
         for block in BLOCKS.lock().iter() {
             let top = Thread::top(*block);
             if !std::ptr::eq(top, self) {

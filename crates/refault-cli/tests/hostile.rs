@@ -67,6 +67,28 @@ fn a_mapping_may_be_replaced_while_other_threads_read_it() {
     comes_through(include_str!("c/replaced_while_read.c"), &[&[]]);
 }
 
+/// A call that waits holds addresses: what is there when its time comes, it finds.
+#[test]
+fn memory_may_change_while_a_call_waits_for_it() {
+    comes_through(include_str!("c/changed_while_awaited.c"), &[&[]]);
+}
+
+#[test]
+fn a_signal_may_come_while_a_calls_memory_is_brought_in() {
+    comes_through(include_str!("c/interrupted_while_held.c"), &[&[]]);
+}
+
+/// The kernel walks a thread's list of robust mutexes when it ends, and stops at a page that is out.
+#[test]
+fn mutexes_of_who_ends_are_found() {
+    comes_through(include_str!("c/dies_with_mutexes.c"), &[&["exit"], &["kill"], &["fault"], &["program"]]);
+}
+
+#[test]
+fn calls_may_come_by_odd_ways() {
+    comes_through(include_str!("c/odd_ways_in.c"), &[&[]]);
+}
+
 #[test]
 fn threads_may_have_descriptors_of_their_own_and_children_those_of_their_parents() {
     comes_through(include_str!("c/parted_descriptors.c"), &[&["unshare"], &["close_range"], &["child"]]);
@@ -313,6 +335,8 @@ fn limits_on_addresses_files_and_descriptors_are_kept_or_named() {
     assert!(!done && said.contains("limit on file sizes (ulimit -f)"), "{said}");
     let (done, said) = limited("-v 20000", "2M", &program);
     assert!(!done, "{said}");
+    let (done, said) = limited("-n 32", "3M", &Program::new(include_str!("c/full_of_descriptors.c")));
+    assert!(done, "{said}");
     // Too few for the pager, for a fork, for the child's pager: always in words.
     for descriptors in 4..12 {
         let (done, said) = limited(&format!("-n {descriptors}"), "2M", &program);

@@ -35,6 +35,7 @@ mod arrival;
 mod fault;
 mod forks;
 mod guard;
+pub(crate) mod listed;
 pub(crate) mod process_monitor;
 mod reclaim;
 mod sampling;
@@ -58,6 +59,7 @@ use crate::page::table::State;
 use crate::stores::Stores;
 use crate::tree::account::Account;
 use crate::tree::shared_pages::SharedPages;
+use listed::Lists;
 use refault_linux::uffd::Uffd;
 
 /// Pages that are brought in at once at most.
@@ -100,6 +102,7 @@ pub struct Engine {
     /// See [`Engine::give_up`].
     given_up: bool,
     sharing: SharedPages,
+    lists: Lists,
     /// Bytes that a lock being made adds to those that are locked.
     about_to_lock: usize,
     counts: Counts,
@@ -123,6 +126,7 @@ impl Engine {
             own: Own::new(own_bytes),
             given_up: false,
             sharing: SharedPages::default(),
+            lists: Lists::default(),
             about_to_lock: 0,
             counts: Counts::default(),
         })
@@ -189,6 +193,7 @@ impl Engine {
             return false;
         }
         self.pages.insert(start, start + bytes, attributes);
+        self.serve_waiting(start, start + bytes);
         true
     }
 
@@ -231,6 +236,7 @@ impl Engine {
                     }
                 }
                 self.moving.unregister(at, last - at);
+                self.release(at, last - at);
                 self.forget(at, last - at);
                 at = last;
             }
@@ -251,12 +257,14 @@ impl Engine {
         for (from, to, _) in self.pages.parts(start, start + bytes) {
             self.drop_contents(from, to);
         }
+        self.serve_waiting(start, start + bytes);
         self.settle();
     }
 
     /// The program has said something about a range.
     pub fn change(&mut self, start: usize, bytes: usize, change: impl Fn(&mut Attributes)) {
         self.pages.change(start, start + bytes, change);
+        self.serve_waiting(start, start + bytes);
         self.note_locks();
     }
 
@@ -387,6 +395,7 @@ impl Engine {
                 at = chunk_end;
             }
         }
+        self.serve_waiting(to, to + bytes);
         self.settle();
     }
 

@@ -29,6 +29,7 @@ pub mod settings;
 pub mod stores;
 pub mod tree;
 
+pub use engine::listed::Walk;
 pub use engine::process_monitor::{ProcessMonitor, refusal};
 pub use engine::{Engine, EngineOptions, Outcome};
 pub use figures::{Statistics, Usage};

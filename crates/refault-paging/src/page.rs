@@ -2,12 +2,14 @@
 //! memory.
 //!
 //! Invariants: [`Pages::in_memory`] is the number of entries that say so; a page that comes in is locked if its range
-//! is. Nothing here calls the kernel or knows of stores and policies. Cost: that of [`table`] and [`ranges`].
+//! is; a call in progress holds addresses, whatever becomes of the pages there meanwhile. Nothing here calls the kernel or knows of stores and policies. Cost: that of [`table`] and [`ranges`].
 
 pub(crate) mod marks;
 pub(crate) mod pagemap;
 pub(crate) mod ranges;
 pub(crate) mod table;
+
+use std::collections::BTreeMap;
 
 use refault_core::{PageId, Shadow};
 
@@ -25,6 +27,8 @@ pub(crate) struct Pages {
     table: Table,
     /// Some page was fixed so far.
     any_fixed: bool,
+    /// Addresses that calls in progress hold and whose page has gone: how many do.
+    waited_for: BTreeMap<usize, u64>,
 }
 
 impl Pages {
@@ -180,16 +184,45 @@ impl Pages {
     /// Puts a page into a state, with what the policy left.
     #[inline]
     pub(crate) fn set(&mut self, page: PageId, state: State, shadow: Shadow) {
+        self.leave_holds(page);
         self.table.set(page, state, shadow);
+    }
+
+    /// A page is about to lose what is known of it: what calls in progress hold is its address.
+    #[inline]
+    fn leave_holds(&mut self, page: PageId) {
+        let entry = self.table.entry(page);
+        if entry.state() == State::Resident && entry.holds() > 0 {
+            *self.waited_for.entry(self.table.address(page)).or_default() += entry.holds();
+        }
+    }
+
+    /// Addresses between two that calls in progress hold and that have no resident page.
+    #[inline]
+    pub(crate) fn waited_for(&self, start: usize, end: usize) -> Vec<usize> {
+        if self.waited_for.is_empty() {
+            return Vec::new();
+        }
+        self.waited_for.range(start..end).map(|(address, _)| *address).collect()
+    }
+
+    /// The calls that hold anything are another process's: this is a forked child.
+    pub(crate) fn wait_for_nothing(&mut self) {
+        self.waited_for.clear();
     }
 
     /// A page is where it belongs now, and stays there if its range is locked.
     #[inline]
     pub(crate) fn came_in(&mut self, page: PageId) {
-        self.table.set(page, State::Resident, Shadow::NONE);
+        self.set(page, State::Resident, Shadow::NONE);
         if self.ranges.any_locked() {
             let range = self.ranges.find(self.table.address(page));
             self.table.lock(page, range.is_some_and(|(.., attributes)| attributes.locked));
+        }
+        if !self.waited_for.is_empty()
+            && let Some(calls) = self.waited_for.remove(&self.table.address(page))
+        {
+            self.table.hold(page, calls as i64);
         }
     }
 
@@ -210,13 +243,23 @@ impl Pages {
         self.table.hold(page, by);
     }
 
-    /// Ends one such need of the page at an address, if there is any.
+    /// Keeps a resident page where it is for as long as it has contents.
+    pub(crate) fn keep(&mut self, page: PageId) {
+        self.table.keep(page);
+    }
+
+    /// Ends one such need of an address, if there is any.
     pub(crate) fn release(&mut self, address: usize) {
         if let Some((page, entry)) = self.table.find(address)
             && entry.state() == State::Resident
             && entry.holds() > 0
         {
             self.table.hold(page, -1);
+        } else if let Some(calls) = self.waited_for.get_mut(&address) {
+            *calls -= 1;
+            if *calls == 0 {
+                self.waited_for.remove(&address);
+            }
         }
     }
 
@@ -290,7 +333,6 @@ mod tests {
     #[derive(Clone, Copy)]
     struct Slow {
         state: State,
-        holds: u64,
         locked: bool,
     }
 
@@ -327,6 +369,8 @@ mod tests {
             let at = |page: usize| 7 * CHUNK_PAGES * PAGE + page * PAGE;
             let mut pages = Pages::default();
             let mut model: BTreeMap<usize, Slow> = BTreeMap::new();
+            // Calls that hold an address, whatever is there.
+            let mut calls = vec![0u64; PAGES];
             let mut locked_ranges: Vec<Option<bool>> = vec![None; PAGES];
             for event in events {
                 match event {
@@ -360,7 +404,7 @@ mod tests {
                         let (id, _) = pages.make(at(page));
                         pages.came_in(id);
                         let locked = locked_ranges[page] == Some(true);
-                        model.insert(page, Slow { state: State::Resident, holds: 0, locked });
+                        model.insert(page, Slow { state: State::Resident, locked });
                     }
                     Event::Put(page, state) => {
                         let (id, _) = pages.make(at(page));
@@ -371,20 +415,18 @@ mod tests {
                             _ => State::Stored(Slot::from_bits(page as u64)),
                         };
                         pages.set(id, state, Shadow::NONE);
-                        model.insert(page, Slow { state, holds: 0, locked: false });
+                        model.insert(page, Slow { state, locked: false });
                     }
                     Event::Hold(page) => {
-                        if let Some(slow) = model.get_mut(&page).filter(|it| it.state == State::Resident) {
-                            slow.holds += 1;
+                        if model.get(&page).is_some_and(|slow| slow.state == State::Resident) {
+                            calls[page] += 1;
                             let (id, _) = pages.find(at(page)).expect("the model has it");
                             pages.hold(id, 1);
                         }
                     }
                     Event::Release(page) => {
                         pages.release(at(page));
-                        if let Some(slow) = model.get_mut(&page) {
-                            slow.holds = slow.holds.saturating_sub(1);
-                        }
+                        calls[page] = calls[page].saturating_sub(1);
                     }
                     Event::Forget(page) => pages.drop_if_empty(at(page)),
                 }
@@ -401,10 +443,13 @@ mod tests {
                 prop_assert_eq!(pages.range(at(page)).is_some(), range.is_some());
                 if let Some(slow) = slow.filter(|slow| slow.state == State::Resident) {
                     let (id, entry) = pages.find(at(page)).expect("the model has it");
-                    prop_assert_eq!((pages.address(id), entry.holds()), (at(page), slow.holds));
-                    prop_assert_eq!(entry.is_held(), slow.holds > 0 || slow.locked);
+                    prop_assert_eq!((pages.address(id), entry.holds()), (at(page), calls[page]));
+                    prop_assert_eq!(entry.is_held(), calls[page] > 0 || slow.locked);
                 }
             }
+            let is_resident = |page: &usize| model.get(page).is_some_and(|slow| slow.state == State::Resident);
+            let waited_for: Vec<_> = (0..PAGES).filter(|page| calls[*page] > 0 && !is_resident(page)).map(at).collect();
+            prop_assert_eq!(pages.waited_for(at(0), at(PAGES)), waited_for);
             // What is known is found in pieces that lie in order and hold every page with contents.
             let (mut from, mut found) = (0, Vec::new());
             while let Some((start, end)) = pages.next_known(from, at(PAGES)) {

@@ -116,6 +116,7 @@ int main(int n, char **v) {
         pthread_t t; pthread_create(&t, 0, reads_far, 0); struct uffd_msg m; if (read(u, &m, sizeof m) != sizeof m) return 1;
         printf("event %d at %ld\n", m.event, (long)((m.arg.pagefault.address & -PAGE) - (unsigned long)target)); struct uffdio_zeropage z = {.range = {(unsigned long)target, PAGE}}; int zero = ioctl(u, UFFDIO_ZEROPAGE, &z); pthread_join(t, 0); printf("zero %d\n", zero);
         printf("unregister %d, changed %ld\n", ioctl(u, UFFDIO_UNREGISTER, &r.range), changed(b, MIB / 2));
+        struct uffdio_range other = {(unsigned long)a, MIB}; push_out(a, MIB); int never = ioctl(u, UFFDIO_UNREGISTER, &other); printf("never registered %d, changed %ld\n", never, changed(a, MIB));
     }
     MODE("direct") {
         int fd = open("direct", O_RDWR | O_CREAT | O_TRUNC | O_DIRECT, 0600); if (fd < 0) { perror("open"); return 1; }

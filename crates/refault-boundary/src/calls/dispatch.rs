@@ -21,7 +21,7 @@ use crate::frame::{self, Context, register};
 use crate::mapping::locks;
 use crate::mapping::memory_calls as memory;
 use crate::patched::switch;
-use crate::process::clone;
+use crate::process::{clone, robust};
 use crate::signals;
 use crate::table::{self, By, Row};
 use crate::thread::Thread;
@@ -68,7 +68,11 @@ pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, a
         By::Personality => memory::set_personality(arguments),
         By::WrittenLater => {
             row.each(&arguments, &mut |(start, bytes, _)| holding::hold_for_good(start, bytes));
-            plain(number, arguments)
+            let result = plain(number, arguments);
+            if number == SYS_set_robust_list && result == 0 {
+                robust::has(thread, a);
+            }
+            result
         }
         By::Child => {
             hold_thread_words(number, arguments);

@@ -73,5 +73,6 @@ pub(crate) fn enter(thread: &mut Thread, info: &Info, context: &mut Context) {
         }
         sites::step_over(context);
     }
+    signals::deliver_early(thread, context);
     signals::deliver_kept(thread, context);
 }

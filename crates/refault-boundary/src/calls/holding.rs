@@ -43,7 +43,7 @@ pub(crate) fn hold_for_good(start: usize, bytes: usize) {
     if start != 0 {
         let mut paging = engine_lock::paging();
         if paging.manages(start, bytes) {
-            paging.hold_for_call(start, bytes, true);
+            paging.keep(start, bytes);
         }
     }
 }

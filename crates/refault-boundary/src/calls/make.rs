@@ -5,6 +5,7 @@
 use refault_linux::sys;
 
 use crate::frame::{self, Context, Frame};
+use crate::signals::early::BLOCKED;
 use crate::signals::sets::ALL;
 use crate::thread::{Remade, Thread};
 
@@ -18,12 +19,14 @@ pub(crate) fn plain(number: usize, arguments: [usize; 6]) -> isize {
 pub(crate) fn make(thread: &mut Thread, context: &mut Context, number: usize, arguments: &[usize; 6]) -> isize {
     let place = std::ptr::from_mut(context) as usize - std::mem::offset_of!(Frame, context);
     thread.remade = Remade::No;
+    // One that came before a piece of this call ends all of it.
+    let mask = if thread.early.is_some() { BLOCKED } else { context.mask };
     let thread = std::ptr::from_mut(thread);
     // SAFETY: the program's own call. A signal that comes meanwhile reads what is written here and leaves through it,
     // which the compiler cannot know: the pointer is handed to the call, so that nothing may be moved across it.
     unsafe {
         std::ptr::write_volatile(&raw mut (*thread).waiting, place as *mut Frame);
-        let result = frame::refault_waiting_call(number, arguments, &context.mask, &ALL, thread.cast());
+        let result = frame::refault_waiting_call(number, arguments, &mask, &ALL, thread.cast());
         std::ptr::write_volatile(&raw mut (*thread).waiting, std::ptr::null_mut());
         (*thread).waiting_mask = None;
         result

@@ -4,7 +4,7 @@ use refault_linux::calls::{SYS_prctl, SYS_seccomp};
 use refault_linux::options::{PR_SET_SECCOMP, SECCOMP_MODE_FILTER, SECCOMP_SET_MODE_FILTER, SECCOMP_SET_MODE_STRICT};
 use refault_linux::requests::{
     INSTRUCTION, UFFD_FEATURE_EVENT_FORK, UFFD_FEATURE_EVENT_REMAP, UFFD_FEATURE_EVENT_REMOVE,
-    UFFD_FEATURE_EVENT_UNMAP, UFFDIO_API, UFFDIO_COPY, UFFDIO_MOVE, UFFDIO_REGISTER,
+    UFFD_FEATURE_EVENT_UNMAP, UFFDIO_API, UFFDIO_COPY, UFFDIO_MOVE, UFFDIO_REGISTER, UFFDIO_UNREGISTER,
 };
 use refault_paging::PAGE;
 
@@ -25,8 +25,8 @@ const MAX_COPIED: usize = 1 << 40;
 /// is managed no more: the kernel knows one per mapping.
 pub(crate) fn prepare(thread: &mut Thread, request: usize, structure: usize) {
     match request as u32 as usize {
-        // Start and bytes.
-        UFFDIO_REGISTER => {
+        // Start and bytes. The kernel refuses to unregister what another userfaultfd has.
+        UFFDIO_REGISTER | UFFDIO_UNREGISTER => {
             if let Some([start, bytes]) = frame::read::<[usize; 2]>(structure) {
                 let_go(start, bytes);
             }

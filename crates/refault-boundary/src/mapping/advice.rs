@@ -202,10 +202,10 @@ fn advise_by(by: By, start: usize, bytes: usize, advice: usize) -> isize {
         MADV_PAGEOUT => by.advise(start, bytes, MADV_COLD),
         MADV_GUARD_INSTALL | MADV_GUARD_REMOVE => {
             advise_each(by, &mut paging, start, length, advice, |paging, from, bytes| {
+                paging.change(from, bytes, |attributes| attributes.guard = advice == MADV_GUARD_INSTALL);
                 if advice == MADV_GUARD_INSTALL {
                     paging.discard(from, bytes);
                 }
-                paging.change(from, bytes, |attributes| attributes.guard = advice == MADV_GUARD_INSTALL);
             })
             .0
         }

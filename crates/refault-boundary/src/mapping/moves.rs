@@ -112,10 +112,10 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
     if fills {
         paging.lock_is_decided();
     }
+    if replaces_live {
+        paging.release(old, kept);
+    }
     if at < 0 {
-        if replaces_live {
-            paging.release(old, kept);
-        }
         if let Some(apart) = &apart {
             apart.undo();
         }

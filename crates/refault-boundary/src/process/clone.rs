@@ -8,9 +8,7 @@ use std::arch::global_asm;
 use std::mem::size_of;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use refault_linux::calls::{
-    SYS_clone, SYS_clone3, SYS_dup3, SYS_execve, SYS_exit_group, SYS_get_robust_list, SYS_setrlimit, SYS_vfork,
-};
+use refault_linux::calls::{SYS_clone, SYS_clone3, SYS_dup3, SYS_execve, SYS_exit_group, SYS_setrlimit, SYS_vfork};
 use refault_linux::clone::{
     CLONE_CLEAR_SIGHAND, CLONE_FILES, CLONE_NEWPID, CLONE_SIGHAND, CLONE_THREAD, CLONE_VFORK, CLONE_VM,
 };
@@ -261,17 +259,29 @@ fn fork(thread: &mut Thread, context: &mut Context, kind: Kind) -> isize {
 /// A userfaultfd for a forked child, in the place of its parent's if that can be, and whatever the limit of
 /// descriptors. Where the child has the table of descriptors that its parent has, the parent's stays where it is.
 fn open_in_child(old: i32, has_own_descriptors: bool) -> Result<Uffd, isize> {
+    let limits @ [_, most] = sys::limits(RLIMIT_NOFILE);
+    let set = |limits: [u64; 2]| {
+        // SAFETY: setrlimit reads two words.
+        unsafe { sys::call(SYS_setrlimit, [RLIMIT_NOFILE, limits.as_ptr() as usize, 0, 0, 0, 0]) };
+    };
     let new = Uffd::open().or_else(|_| {
-        let limits @ [_, most] = sys::limits(RLIMIT_NOFILE);
-        let set = |limits: [u64; 2]| {
-            // SAFETY: setrlimit reads two words.
-            unsafe { sys::call(SYS_setrlimit, [RLIMIT_NOFILE, limits.as_ptr() as usize, 0, 0, 0, 0]) };
-        };
         set([most, most]);
         let new = Uffd::open();
         set(limits);
         new
-    })?;
+    });
+    let new = match new {
+        // Where the parent's is, there is room when it is closed.
+        Err(error) if has_own_descriptors && crate::files::descriptors::are_lacking(error) => {
+            Uffd::from_descriptor(old).close();
+            let new = Uffd::open()?;
+            if new.descriptor() == old {
+                return Ok(new);
+            }
+            new
+        }
+        new => new?,
+    };
     if !has_own_descriptors {
         let high = crate::files::descriptors::adopt(new.descriptor());
         return Ok(Uffd::from_descriptor(high));
@@ -424,28 +434,6 @@ pub(crate) fn end_thread(thread: &mut Thread, status: usize) -> ! {
         unsafe { sys::call(SYS_exit_group, [status, 0, 0, 0, 0, 0]) };
     }
     thread.holds = Vec::new();
-    /// Bytes of the head of the list of robust mutexes. Then the number of mutexes that the kernel walks, and the
-    /// largest distance between a mutex's word and its place in the list.
-    const LIST: usize = 3 * size_of::<usize>();
-    const MAX_MUTEXES: usize = 2048;
-    const BESIDE: usize = 64;
-    // The kernel walks the list; it must be there.
-    let mut head = [0usize; 2];
-    // SAFETY: get_robust_list writes two words.
-    unsafe { sys::call(SYS_get_robust_list, [0, &raw mut head[0] as usize, &raw mut head[1] as usize, 0, 0, 0]) };
-    if head[0] != 0 {
-        crate::engine_lock::hold(thread, head[0], LIST, true);
-        let mut at = frame::read::<usize>(head[0]).unwrap_or(head[0]);
-        for _ in 0..MAX_MUTEXES {
-            if at & !1 == head[0] || at == 0 {
-                break;
-            }
-            crate::engine_lock::hold(thread, (at & !1).saturating_sub(BESIDE), 2 * BESIDE, true);
-            at = frame::read::<usize>(at & !1).unwrap_or(head[0]);
-        }
-        crate::engine_lock::release(thread);
-    }
-    thread.holds = Vec::new();
     // SAFETY: the block is not used after its first word is cleared.
     unsafe { frame::refault_end_thread(thread.used.as_ptr(), status) }
 }
@@ -466,8 +454,9 @@ pub(crate) fn execute(thread: &mut Thread, context: &mut Context, number: usize,
     for vector in vectors {
         let mut at = vector;
         while at != 0 {
-            if at == vector || at.is_multiple_of(PAGE) {
-                crate::engine_lock::hold(thread, at & !(PAGE - 1), PAGE, false);
+            // The first word of a page, which may begin in the one before.
+            if at == vector || at % PAGE < size_of::<usize>() || at % PAGE > PAGE - size_of::<usize>() {
+                crate::engine_lock::hold(thread, at, size_of::<usize>(), false);
             }
             let Some(text) = frame::read::<usize>(at) else { break };
             if text == 0 {

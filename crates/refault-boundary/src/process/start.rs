@@ -35,6 +35,7 @@ use crate::patched::switch;
 use crate::process::execution;
 use crate::process::observer;
 use crate::process::owner::{borrows_memory, has_borrowers, has_shared_descriptors, owns_memory};
+use crate::process::robust;
 use crate::signals;
 use crate::signals::sets::Actions;
 use crate::thread::Thread;
@@ -97,6 +98,7 @@ pub(crate) fn begin(settings: &AgentSettings) -> Result<(), String> {
     area::reserve(addresses_for_own(memory));
     let mut engine = Box::new(Engine::new(uffd, options, own_bytes)?);
     engine.looks_at_own_with(touched_bytes);
+    engine.looks_at_lists_with(robust::walk);
     engine_lock::begin(engine);
     owns_memory();
     manage_reserved(&maps);
@@ -104,6 +106,7 @@ pub(crate) fn begin(settings: &AgentSettings) -> Result<(), String> {
     let actions = Box::leak(Box::new(Actions([crate::signals::sets::Action::default(); SIGNALS + 1])));
     let thread = Thread::new(actions).ok_or("no addresses are left for stacks")?;
     thread.install_stack();
+    robust::look(thread);
     if is_fast {
         sites::remember(&maps, (start, end));
         fast::install(thread);

@@ -11,6 +11,7 @@ crate::numbers::constants! {
     PR_SCHED_CORE = 62, "With whom the process shares a core.";
     PR_SET_VMA = 0x5356_4d41, "The name of a mapping.";
     PR_GET_AUXV = 0x4155_5856, "What the kernel has told the program at its start.";
+    ARCH_SET_CPUID = 0x1012, "Whether the processor says what it can do.";
     ARCH_SET_GS = 0x1001, "The base of the gs register.";
     ARCH_GET_GS = 0x1004, "The same, asked for.";
     SECCOMP_MODE_FILTER = 2, "Of PR_SET_SECCOMP: a program decides.";

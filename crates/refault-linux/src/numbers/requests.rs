@@ -4,6 +4,7 @@ crate::numbers::constants! {
     usize;
     UFFDIO_API = 0xc018_aa3f, "Of a userfaultfd: which features it is to have.";
     UFFDIO_REGISTER = 0xc020_aa00, "Of a userfaultfd: a range whose faults it is to serve.";
+    UFFDIO_UNREGISTER = 0x8010_aa01, "Of a userfaultfd: a range whose faults it is to serve no more.";
     UFFDIO_COPY = 0xc028_aa03, "Of a userfaultfd: copies pages to where they are missing.";
     UFFDIO_MOVE = 0xc028_aa05, "Of a userfaultfd: moves pages to where they are missing.";
     UFFD_FEATURE_EVENT_FORK = 1 << 1, "A userfaultfd tells of forks.";
@@ -11,6 +12,10 @@ crate::numbers::constants! {
     UFFD_FEATURE_EVENT_REMOVE = 1 << 3, "A userfaultfd tells of what is discarded.";
     UFFD_FEATURE_EVENT_UNMAP = 1 << 6, "A userfaultfd tells of what is unmapped.";
     FS_IOC_FIEMAP = 0xc020_660b, "Where a file lies on its device.";
+    FS_IOC_GETFSMAP = 0xc0c0_583b, "What lies where in a file system.";
+    PAGEMAP_SCAN = 0xc060_6610, "Which pages of a process are in such a state.";
+    BTRFS_IOC_TREE_SEARCH_V2 = 0xc070_9411, "What a file system's trees hold.";
+    TUNSETTXFILTER = 0x4004_54d1, "Of a network device of the program's: what is let through.";
     FIDEDUPERANGE = 0xc018_9436, "Parts of files become one where they are equal.";
     BPF_MAP_LOOKUP_ELEM = 1, "Of bpf: the value of a key.";
     BPF_MAP_UPDATE_ELEM = 2, "Of bpf: sets it.";
@@ -59,6 +64,14 @@ pub const IOC_SIZE: (u32, u32) = (16, (1 << 14) - 1);
 pub const IOC_TYPE: (u32, u32) = (8, (1 << 8) - 1);
 /// Requests to terminals are for this ([`IOC_TYPE`]).
 pub const IOC_OF_TERMINALS: u32 = b'T' as u32;
+/// From this number on they are to network devices of the program's (`TUNSETNOCSUM` is the first).
+pub const IOC_FIRST_OF_TUN: u32 = 200;
+/// The part of a request's number that tells those for one apart, behind a shift.
+pub const IOC_NUMBER: (u32, u32) = (0, (1 << 8) - 1);
+/// Requests to virtual machines (KVM) are for this.
+pub const IOC_OF_MACHINES: u32 = 0xae;
+/// Requests to the device mapper are for this.
+pub const IOC_OF_MAPPERS: u32 = 0xfd;
 /// Requests to a userfaultfd are for this.
 pub const IOC_OF_USERFAULTFDS: u32 = 0xaa;
 
@@ -66,6 +79,25 @@ crate::numbers::places! {
     "struct fiemap": {
         FIEMAP_COUNT = 24 "fm_extent_count";
         FIEMAP_EXTENTS = 32 "fm_extents";
+    }
+    "struct fsmap_head": {
+        FSMAP_COUNT = 8 "fmh_count";
+        FSMAP_RECORDS = 192 "fmh_recs";
+    }
+    "struct pm_scan_arg": {
+        SCAN_REGIONS = 40 "vec";
+        SCAN_COUNT = 48 "vec_len";
+    }
+    "struct tun_filter": {
+        TUN_COUNT = 2 "count";
+        TUN_ADDRESSES = 4 "addr";
+    }
+    "struct btrfs_ioctl_search_args_v2": {
+        SEARCH_BYTES = 104 "buf_size";
+        SEARCH_BUFFER = 112 "buf";
+    }
+    "struct dm_ioctl": {
+        MAPPER_BYTES = 12 "data_size";
     }
     "struct file_dedupe_range": {
         DEDUPE_COUNT = 16 "dest_count";
@@ -124,6 +156,12 @@ crate::numbers::places! {
 
 /// Bytes of what follows the head of `struct fiemap`, each.
 pub const FIEMAP_EXTENT: usize = 56;
+/// Bytes of `struct fsmap`.
+pub const FSMAP_RECORD: usize = 64;
+/// Bytes of `struct page_region`.
+pub const SCAN_REGION: usize = 24;
+/// Bytes of a hardware address in `struct tun_filter`.
+pub const TUN_ADDRESS: usize = 6;
 /// Bytes of what follows the head of `struct file_dedupe_range`, each.
 pub const DEDUPE_FILE: usize = 32;
 /// Bytes of an instruction of a program, of `bpf` and of filters.

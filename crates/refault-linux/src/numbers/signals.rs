@@ -8,6 +8,8 @@ crate::numbers::constants! {
     SIGSTOP: i32 = 19, "Stops a process.";
     SIGSYS: i32 = 31, "A call that is not allowed, or that goes to user space.";
     SI_QUEUE: i32 = -1, "Of a signal's code: a process has sent it with a value.";
+    SI_TIMER: i32 = -2, "Of a signal's code: a timer has sent it.";
+    SIGEV_THREAD_ID: i32 = 4, "A timer's signal goes to a thread.";
     SYS_USER_DISPATCH: i32 = 2, "Of the code of SIGSYS: a call that goes to user space.";
     SIG_BLOCK: usize = 0, "These signals are blocked as well.";
     SIG_UNBLOCK: usize = 1, "These signals are blocked no more.";

@@ -134,9 +134,44 @@ impl Engine {
         }
     }
 
+    /// Keeps the pages of a range where they are for as long as they have contents: the kernel writes to them later, by
+    /// itself.
+    pub fn keep(&mut self, start: usize, bytes: usize) {
+        self.hold_for_call(start, bytes, true);
+        for (from, to, _) in self.parts(start & !(PAGE - 1), bytes + start % PAGE) {
+            for address in (from..to).step_by(PAGE) {
+                if let Some((page, entry)) = self.pages.find(address)
+                    && entry.state() == State::Resident
+                {
+                    self.pages.keep(page);
+                }
+            }
+        }
+        self.release(start, bytes);
+    }
+
+    /// The program has changed what is between two addresses. Where calls in progress wait, the kernel must find what is
+    /// there now: it reads or writes there when the call's time comes, and brings nothing in.
+    pub(crate) fn serve_waiting(&mut self, start: usize, end: usize) {
+        for address in self.pages.waited_for(start, end) {
+            if let Some((.., attributes)) = self.pages.range(address)
+                && !attributes.guard
+                && attributes.protection != 0
+            {
+                let write = attributes.written && attributes.can_be_written();
+                self.bring_in(address, write);
+            }
+        }
+    }
+
     /// Gives back what [`Engine::hold`] held.
     pub fn release(&mut self, start: usize, bytes: usize) {
         let (start, end) = (start & !(PAGE - 1), start.saturating_add(bytes));
+        for address in self.pages.waited_for(start, end) {
+            if self.pages.range(address).is_none() {
+                self.pages.release(address);
+            }
+        }
         match self.pages.range(start) {
             Some((_, last, _)) if end <= last => self.release_part(start, end),
             _ => self.pages.parts(start, end).into_iter().for_each(|(from, to, _)| self.release_part(from, to)),

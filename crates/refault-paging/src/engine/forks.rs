@@ -81,6 +81,7 @@ impl Engine {
     /// Says what is not to be had.
     pub fn after_fork(&mut self, uffd: Uffd) -> Result<(), &'static str> {
         self.moving.after_fork(uffd)?;
+        self.pages.wait_for_nothing();
         let shared = self.shareable();
         self.account.after_fork(shared);
         self.contents.after_fork();

@@ -20,6 +20,7 @@ use refault_linux::errno::ENOMEM;
 impl Engine {
     /// Guards every resident page that no call holds.
     pub(crate) fn guard_all(&mut self) {
+        self.keep_listed();
         for (start, end, _) in self.pages.ranges() {
             // Pages that are not there are no reason to stop a run.
             let (mut run, mut any, mut at) = (start, false, start);

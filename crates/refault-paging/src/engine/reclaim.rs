@@ -200,6 +200,7 @@ impl Engine {
     /// else, and only from the parent, which leaves it to its children. What others have given up already goes first
     /// then ([`crate::tree::dropped`]).
     fn park(&mut self) -> usize {
+        self.keep_listed();
         let mut chosen = self.choosing.begin();
         let shared = if self.sharing.guards() { self.shared_now() } else { 0 };
         let is_lent = self.sharing.guards() && self.account.is_lent();

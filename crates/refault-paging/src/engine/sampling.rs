@@ -43,6 +43,7 @@ impl Engine {
 
     /// Sets the pages at these addresses aside, as far as they are in memory and can be moved. Sorts the list.
     pub fn set_aside(&mut self, addresses: &mut Vec<usize>) {
+        self.keep_listed();
         addresses.sort_unstable();
         addresses.dedup();
         let mut at = 0;

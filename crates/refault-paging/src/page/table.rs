@@ -103,7 +103,7 @@ impl Entry {
 
     /// Calls in progress that need a resident page where it is.
     pub fn holds(self) -> u64 {
-        self.extra & !(LOCKED | FIXED)
+        self.extra & !(LOCKED | FIXED | KEPT)
     }
 
     /// Whether a resident page may be shared since a fork, and must not be written to unnoticed.
@@ -116,6 +116,8 @@ impl Entry {
 const LOCKED: u64 = 1 << 63;
 /// The same: the rights of its range do not let it be moved.
 const FIXED: u64 = 1 << 62;
+/// The same: the kernel writes to it by itself, at a time that no call tells.
+const KEPT: u64 = 1 << 61;
 /// The word of a resident page that is guarded.
 const GUARDED: u64 = 1 | 1 << 3;
 
@@ -241,6 +243,13 @@ impl Table {
         let (_, entry) = self.entry_mut(page);
         debug_assert_eq!(entry.state(), State::Resident);
         entry.extra = entry.extra & !FIXED | if on { FIXED } else { 0 };
+    }
+
+    /// Keeps a resident page where it is for as long as it has contents.
+    pub fn keep(&mut self, page: PageId) {
+        let (_, entry) = self.entry_mut(page);
+        debug_assert_eq!(entry.state(), State::Resident);
+        entry.extra |= KEPT;
     }
 
     /// Changes the holds of a resident page.
