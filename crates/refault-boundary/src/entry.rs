@@ -4,12 +4,13 @@
 //! handler runs on the agent's stack of the thread, with all signals blocked that the agent's own work cannot raise.
 
 use refault_linux::errno::{self, EINTR};
-use refault_linux::signals::{FAULT_PRESENT, FAULT_WRITE, SYS_USER_DISPATCH};
+use refault_linux::signals::{BUS_ADRALN, FAULT_PRESENT, FAULT_WRITE, FLAG_ALIGNMENT, SYS_USER_DISPATCH};
 use refault_paging::Outcome;
 
 use crate::engine_lock::{self, paging};
 use crate::frame::{self, Context, Info, register};
 use crate::library::processor;
+use crate::patched::fast;
 use crate::signals;
 use crate::signals::early;
 use crate::signals::sets::{SIGBUS, SIGSEGV, SIGSYS};
@@ -23,6 +24,12 @@ pub(crate) extern "C" fn on_signal(signal: i32, info: *mut Info, context: *mut C
     let thread = Thread::of(context as usize);
     // SAFETY: the kernel passes its frame.
     let (info, context) = unsafe { (&*info, &mut *context) };
+    if context.registers[register::FLAGS] & FLAG_ALIGNMENT != 0 {
+        refuse_no_alignment(thread, context);
+        if signal == SIGBUS && info.code == BUS_ADRALN && thread.is_at_work(context) {
+            return;
+        }
+    }
     if !thread.is_at_work(context) {
         thread.entered = context;
     }
@@ -40,7 +47,7 @@ pub(crate) extern "C" fn on_signal(signal: i32, info: *mut Info, context: *mut C
                 return signals::deliver_kept(thread, context);
             }
         }
-        SIGSEGV if info.code > 0 && processor::answer(context) => return,
+        SIGSEGV if info.code > 0 && (processor::answer(context) || fast::is_not_ours(context)) => return,
         SIGSEGV if info.code > 0 && brought_in_for_old_page(thread, context) => {
             return signals::deliver_kept(thread, context);
         }
@@ -75,6 +82,19 @@ fn make_room(thread: &mut Thread, context: &mut Context) {
         }
         context.registers[register::RIP] = window.call as u64;
         context.registers[register::RAX] = number;
+    }
+}
+
+/// The program has asked the processor to refuse addresses that are not aligned, and the kernel leaves that to its
+/// handlers. The agent has such addresses. Where it was called by a jump and met the refusal, the program has lost its
+/// wish when it goes on.
+fn refuse_no_alignment(thread: &Thread, context: &mut Context) {
+    // SAFETY: clears a flag that the compiler knows nothing of.
+    unsafe {
+        core::arch::asm!("pushfq", "and dword ptr [rsp], {keep}", "popfq", keep = const !(FLAG_ALIGNMENT as i32));
+    }
+    if thread.is_at_work(context) {
+        context.registers[register::FLAGS] &= !FLAG_ALIGNMENT;
     }
 }
 

@@ -7,7 +7,7 @@ use std::arch::global_asm;
 use refault_linux::calls::{SYS_exit, SYS_rt_sigprocmask, SYS_rt_sigreturn};
 use refault_linux::signals::{
     FP_XSTATE_MAGIC1, FPSTATE_BYTES, FPSTATE_LEGACY, FPSTATE_MAGIC, FPSTATE_MXCSR, MXCSR_DEFAULT, SET_BYTES, SI_QUEUE,
-    SIG_SETMASK,
+    SI_USER, SIG_SETMASK,
 };
 
 /// Places of registers in [`Context::registers`].
@@ -85,7 +85,9 @@ pub(crate) struct Info {
 impl Info {
     /// Whether a SIGSYS is the tree's request for room.
     pub(crate) fn asks_for_room(&self) -> bool {
-        self.code == SI_QUEUE && self.rest[0] as usize == refault_paging::tree::MAKE_ROOM
+        // Where the user's queue of signals is full, the kernel says neither what a signal is about nor who sent it.
+        let is_nameless = self.code == SI_USER && self.address == 0;
+        is_nameless || self.code == SI_QUEUE && self.rest[0] as usize == refault_paging::tree::MAKE_ROOM
     }
 }
 

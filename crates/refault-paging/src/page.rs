@@ -29,6 +29,8 @@ pub(crate) struct Pages {
     any_fixed: bool,
     /// Addresses that calls in progress hold and whose page has gone: how many do.
     waited_for: BTreeMap<usize, u64>,
+    /// Holds of resident pages.
+    holds: u64,
 }
 
 impl Pages {
@@ -194,7 +196,25 @@ impl Pages {
         let entry = self.table.entry(page);
         if entry.state() == State::Resident && entry.holds() > 0 {
             *self.waited_for.entry(self.table.address(page)).or_default() += entry.holds();
+            self.holds -= entry.holds();
         }
+    }
+
+    /// The resident pages between two addresses that calls in progress hold.
+    pub(crate) fn held(&self, start: usize, end: usize) -> Vec<usize> {
+        let mut held = Vec::new();
+        let mut at = start;
+        while self.holds > 0
+            && let Some((known, known_end)) = self.next_known(at, end)
+        {
+            let is_held = |address: &usize| {
+                let page = self.table.find(*address);
+                page.is_some_and(|(_, entry)| entry.state() == State::Resident && entry.holds() > 0)
+            };
+            held.extend((known..known_end).step_by(PAGE).filter(is_held));
+            at = known_end;
+        }
+        held
     }
 
     /// Addresses between two that calls in progress hold and that have no resident page.
@@ -222,7 +242,7 @@ impl Pages {
         if !self.waited_for.is_empty()
             && let Some(calls) = self.waited_for.remove(&self.table.address(page))
         {
-            self.table.hold(page, calls as i64);
+            self.hold(page, calls as i64);
         }
     }
 
@@ -241,6 +261,7 @@ impl Pages {
     #[inline]
     pub(crate) fn hold(&mut self, page: PageId, by: i64) {
         self.table.hold(page, by);
+        self.holds = self.holds.wrapping_add_signed(by);
     }
 
     /// Keeps a resident page where it is for as long as it has contents.
@@ -254,7 +275,7 @@ impl Pages {
             && entry.state() == State::Resident
             && entry.holds() > 0
         {
-            self.table.hold(page, -1);
+            self.hold(page, -1);
         } else if let Some(calls) = self.waited_for.get_mut(&address) {
             *calls -= 1;
             if *calls == 0 {
@@ -450,6 +471,8 @@ mod tests {
             let is_resident = |page: &usize| model.get(page).is_some_and(|slow| slow.state == State::Resident);
             let waited_for: Vec<_> = (0..PAGES).filter(|page| calls[*page] > 0 && !is_resident(page)).map(at).collect();
             prop_assert_eq!(pages.waited_for(at(0), at(PAGES)), waited_for);
+            let held: Vec<_> = (0..PAGES).filter(|page| calls[*page] > 0 && is_resident(page)).map(at).collect();
+            prop_assert_eq!(pages.held(at(0), at(PAGES)), held);
             // What is known is found in pieces that lie in order and hold every page with contents.
             let (mut from, mut found) = (0, Vec::new());
             while let Some((start, end)) = pages.next_known(from, at(PAGES)) {

@@ -152,13 +152,15 @@ fn advise_by(by: By, start: usize, bytes: usize, advice: usize) -> isize {
         // range, and whether it can be freed at all, is the kernel's.
         MADV_FREE => {
             advise_each(by, &mut paging, start, length, advice, |paging, from, bytes| {
-                by.advise(from, bytes, MADV_DONTNEED);
-                paging.discard(from, bytes);
+                discard(paging, from, bytes, |from, bytes| _ = by.advise(from, bytes, MADV_DONTNEED));
             })
             .0
         }
         MADV_DONTNEED | MADV_DONTNEED_LOCKED | MADV_REMOVE => {
-            advise_each(by, &mut paging, start, length, advice, |paging, from, bytes| paging.discard(from, bytes)).0
+            advise_each(by, &mut paging, start, length, advice, |paging, from, bytes| {
+                discard(paging, from, bytes, |_, _| ());
+            })
+            .0
         }
         MADV_DONTFORK | MADV_DOFORK => {
             advise_each(by, &mut paging, start, length, advice, |paging, from, bytes| {
@@ -226,7 +228,12 @@ fn advise_each(
     taken: impl Fn(&mut Paging, usize, usize),
 ) -> (isize, Option<(usize, usize)>) {
     let (mut answer, mut refused) = (0, None);
-    let advise = |from: usize, to: usize| if from < to { by.advise(from, to - from, advice) } else { 0 };
+    let discards = matches!(advice, MADV_FREE | MADV_DONTNEED | MADV_DONTNEED_LOCKED | MADV_REMOVE);
+    let held = if discards { paging.held(start, bytes) } else { Vec::new() };
+    let advise = |from: usize, to: usize| {
+        let errors = between(from, to, &held).map(|(from, to)| by.advise(from, to - from, advice));
+        errors.fold(0, |first, error| if first == 0 { error } else { first })
+    };
     let mut at = start;
     for (from, to, _) in paging.parts(start, bytes) {
         let between = advise(at, from);
@@ -250,6 +257,24 @@ fn advise_each(
     }
     let error = advise(at, start + bytes);
     (if error == 0 { answer } else { error }, refused)
+}
+
+/// What lies between two addresses and is none of these pages.
+fn between(from: usize, to: usize, pages: &[usize]) -> impl Iterator<Item = (usize, usize)> {
+    let within = pages.iter().copied().filter(move |page| (from..to).contains(page));
+    let starts = std::iter::once(from).chain(within.clone().map(|page| page + PAGE));
+    starts.zip(within.chain(std::iter::once(to))).filter(|(from, to)| from < to)
+}
+
+/// A managed part is zeros from now on. `also` is done to what calls in progress do not hold; what they hold stays where
+/// it is and is cleared.
+fn discard(paging: &mut Paging, start: usize, bytes: usize, also: impl Fn(usize, usize)) {
+    let held = paging.held(start, bytes);
+    for (from, to) in between(start, start + bytes, &held) {
+        also(from, to - from);
+        paging.discard(from, to - from);
+    }
+    held.into_iter().for_each(|address| paging.clear(address));
 }
 
 /// Gives advice again on a managed part that was refused somewhere, one mapping after the other. Returns where it is

@@ -54,8 +54,8 @@ macro_rules! place {
 
 global_asm!(
     ".text",
-    ".globl refault_fast, refault_fast_begun, refault_fast_call, refault_fast_after, refault_fast_made, refault_fast_left, refault_fast_end",
-    ".hidden refault_fast, refault_fast_begun, refault_fast_call, refault_fast_after, refault_fast_made, refault_fast_left, refault_fast_end",
+    ".globl refault_fast, refault_fast_look, refault_fast_not, refault_fast_begun, refault_fast_call, refault_fast_after, refault_fast_made, refault_fast_left, refault_fast_end",
+    ".hidden refault_fast, refault_fast_look, refault_fast_not, refault_fast_begun, refault_fast_call, refault_fast_after, refault_fast_made, refault_fast_left, refault_fast_end",
     // %rcx: the stub's `syscall`. Phase 0; free are %rcx, %r11 and the flags, as after any call.
     "refault_fast:",
     "  cmpl $0, {off}(%rip)",
@@ -63,6 +63,8 @@ global_asm!(
     "  rdgsbase %r11",
     "  test ${low}, %r11d",
     "  jne 9f",
+    // A program that has changed the register may have left there what is no memory.
+    "refault_fast_look:",
     "  cmp %r11, {block}(%r11)",
     "  jne 9f",
     "  cmpl $0, {phase}(%r11)",
@@ -81,6 +83,7 @@ global_asm!(
     // To be made by a caught call, with the registers as they were.
     "8: mov {slow}(%r11), %rcx",
     "  movl $0, {phase}(%r11)",
+    "refault_fast_not:",
     "9: jmp *%rcx",
     // Phase 1, on the block's stack.
     "refault_fast_begun:",
@@ -184,6 +187,8 @@ global_asm!(
 
 unsafe extern "C" {
     fn refault_fast();
+    fn refault_fast_look();
+    fn refault_fast_not();
     fn refault_fast_begun();
     fn refault_fast_call();
     fn refault_fast_after();
@@ -215,6 +220,16 @@ pub(crate) fn install(thread: &Thread) {
 const BY_STUB: i32 = 0;
 const HERE: i32 = 1;
 const SERVED: i32 = -1;
+
+/// Whether a fault is of the look that finds out whose the register is: it is not the agent's. The call is made by its
+/// stub then.
+pub(crate) fn is_not_ours(context: &mut Context) -> bool {
+    let is_look = context.registers[register::RIP] == refault_fast_look as *const () as u64;
+    if is_look {
+        context.registers[register::RIP] = refault_fast_not as *const () as u64;
+    }
+    is_look
+}
 
 /// Before the call.
 extern "C" fn before(thread: &mut Thread) -> i32 {

@@ -116,9 +116,9 @@ fn requests_name_what_their_structures_lead_to() {
     let addresses = [0u16, 500];
     let at = addresses.as_ptr() as usize;
     assert_eq!(spans(SYS_ioctl, [3, 0x4004_54d1, at, 0, 0, 0]), [(at, 4, true), (at, 3004, false)]);
-    let filter = [4096usize, 0x60_0000];
+    let filter = [100usize, 0x7000_0000];
     let at = filter.as_ptr() as usize;
-    assert_eq!(spans(SYS_ioctl, [3, 0x4010_54d5, at, 0, 0, 0]), [(at, 16, true), (0x60_0000, 65_536, true)]);
+    assert_eq!(spans(SYS_ioctl, [3, 0x4010_54d5, at, 0, 0, 0]), [(at, 16, true), (0x7000_0000, 65_536, true)]);
     // All of a request to the device mapper; entries of a virtual machine's.
     let head = [0u32, 0, 0, 70_000];
     let at = head.as_ptr() as usize;

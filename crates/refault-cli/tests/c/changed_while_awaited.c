@@ -81,6 +81,27 @@ static void moves_other_memory_there(void) {
     CHECK(mremap(other, BYTES, BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, memory) == memory);
 }
 
+static volatile int stops;
+
+static void *purges(void *nothing) {
+    while (!stops) CHECK(!madvise(memory, BYTES, MADV_DONTNEED));
+    return nothing;
+}
+
+/* As an allocator that gives memory back does, while another thread's calls are about that memory. */
+static void discards_all_the_time(void) {
+    pthread_t thread;
+    int file = open("/dev/zero", O_RDWR);
+    memory = map(BYTES);
+    CHECK(file >= 0 && !pthread_create(&thread, 0, purges, 0));
+    for (int turn = 0; turn < 3000; turn++) {
+        CHECK(read(file, memory, BYTES) == (long)BYTES);
+        CHECK(write(file, memory, BYTES) == (long)BYTES);
+    }
+    stops = 1;
+    CHECK(!pthread_join(thread, 0) && !close(file));
+}
+
 int main(void) {
     static void (*const changes[])(void) = {discards, frees, replaces, unmaps_and_maps, takes_rights_away_and_back,
         discards_without_rights, moves_away_and_back, moves_other_memory_there};
@@ -107,6 +128,7 @@ int main(void) {
     push_out();
     arrives(&second, data);
     CHECK(whole(memory, 8));
+    discards_all_the_time();
     puts("done");
     return 0;
 }

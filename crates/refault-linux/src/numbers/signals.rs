@@ -8,6 +8,8 @@ crate::numbers::constants! {
     SIGSTOP: i32 = 19, "Stops a process.";
     SIGSYS: i32 = 31, "A call that is not allowed, or that goes to user space.";
     SI_QUEUE: i32 = -1, "Of a signal's code: a process has sent it with a value.";
+    SI_USER: i32 = 0, "Of a signal's code: a process has sent it.";
+    BUS_ADRALN: i32 = 1, "Of the code of SIGBUS: an address that is not aligned.";
     SI_TIMER: i32 = -2, "Of a signal's code: a timer has sent it.";
     SIGEV_THREAD_ID: i32 = 4, "A timer's signal goes to a thread.";
     SYS_USER_DISPATCH: i32 = 2, "Of the code of SIGSYS: a call that goes to user space.";
@@ -60,6 +62,8 @@ pub const FLAG_TRAP: u64 = 0x100;
 pub const FLAG_DIRECTION: u64 = 0x400;
 /// See [`FLAG_TRAP`]: no breakpoint at the next instruction.
 pub const FLAG_RESUME: u64 = 0x1_0000;
+/// See [`FLAG_TRAP`]: addresses that are not aligned are refused.
+pub const FLAG_ALIGNMENT: u64 = 0x4_0000;
 /// Of a fault's error code: the page is there, and not for this.
 pub const FAULT_PRESENT: u64 = 1;
 /// Of a fault's error code: it was a write.

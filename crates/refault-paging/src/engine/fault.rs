@@ -164,6 +164,29 @@ impl Engine {
         }
     }
 
+    /// The pages of a range that calls in progress hold and that can be cleared where they are ([`Engine::clear`]). To
+    /// let the kernel discard them would end those calls with EFAULT.
+    pub fn held(&self, start: usize, bytes: usize) -> Vec<usize> {
+        let mut held = self.pages.held(start, start.saturating_add(bytes));
+        held.retain(|address| {
+            let range = self.pages.range(*address);
+            range.is_some_and(|(.., attributes)| attributes.can_be_written() && !attributes.guard && !attributes.locked)
+        });
+        held
+    }
+
+    /// Writes zeros to a page of [`Engine::held`].
+    pub fn clear(&mut self, address: usize) {
+        if self.bring_in(address, true) != Outcome::Served {
+            return;
+        }
+        if let Some((page, _)) = self.pages.find(address) {
+            self.drop_copy(page);
+        }
+        // SAFETY: a resident page that may be written to; the program has said that it is zeros from now on.
+        unsafe { std::ptr::write_bytes(address as *mut u8, 0, PAGE) };
+    }
+
     /// Gives back what [`Engine::hold`] held.
     pub fn release(&mut self, start: usize, bytes: usize) {
         let (start, end) = (start & !(PAGE - 1), start.saturating_add(bytes));
