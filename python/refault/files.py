@@ -224,6 +224,10 @@ class CachedFile(io.RawIOBase):
             level = 3 if source is self else 2
             warnings.warn(f"unclosed file {source!r}", ResourceWarning, stacklevel=level, source=source)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # A copy would be the same file under another name: its end would be the end of both.
+        raise TypeError(f"cannot pickle or copy '{type(self).__name__}' object: open the file again, or send its name")
+
     def __repr__(self) -> str:
         return f"<refault.CachedFile name={self.name!r} mode={self.mode!r}>"
 

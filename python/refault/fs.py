@@ -12,12 +12,14 @@ except of local files. These are not open while only their pages stay.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import threading
 import time
 import weakref
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import fsspec
@@ -107,6 +109,33 @@ class CachedObject(CachedFile):
         return self._native.size()
 
     @property
+    def blocksize(self) -> int:
+        """Bytes that are asked for at once, unless it is a local file."""
+        return self.fs._block_bytes
+
+    @property
+    def loc(self) -> int:
+        """The position."""
+        return self.tell()
+
+    def readuntil(self, char: bytes = b"\n", blocks: int | None = None) -> bytes:
+        """From the position to the first `char`, which is included, or to the end; looked for in `blocks` bytes at once."""
+        start, known = self.tell(), b""
+        while part := self.read_at(start + len(known), blocks or self.blocksize):
+            # It may lie across two parts.
+            found = (known + part).find(char, max(len(known) - len(char) + 1, 0))
+            known += part
+            if found >= 0:
+                known = known[: found + len(char)]
+                break
+        self.seek(start + len(known))
+        return known
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Opens the file of this name where it is wanted, at the same position."""
+        return _opened_at, (self.fs, self.path, self.tell())
+
+    @property
     def details(self) -> Any:
         """What the file system says of it."""
         return self.fs.info(self.path)
@@ -127,6 +156,12 @@ class CachedObject(CachedFile):
         native.seek(position, os.SEEK_SET)
         self._native = native
         before.close()
+
+
+def _opened_at(fs: CachedFileSystem, path: str, position: int) -> CachedObject:
+    file = fs.open(path, "rb")
+    file.seek(position)
+    return file  # type: ignore[no-any-return]
 
 
 class CachedFileSystem(HandedOn):
@@ -191,7 +226,11 @@ class CachedFileSystem(HandedOn):
         which = {name: value for name, value in rest.items() if name not in _HOW_ONLY}
         if mode == "rb" and not which:
             behind = self._behind(path)
-            return CachedObject(self, behind, self._native(behind))
+            try:
+                return CachedObject(self, behind, self._native(behind))
+            except (FileNotFoundError, IsADirectoryError):
+                # No file, or a file and a directory at once, as some stores have them: the other file system says.
+                return self.fs.open(self._handed(path), mode, block_size=block_size, **rest)
         if mode == "rb":
             # Another version than that of the name, say.
             return self.fs.open(self._handed(path), mode, block_size=block_size, **rest)
@@ -228,9 +267,10 @@ class CachedFileSystem(HandedOn):
             if kept and not (check or is_written) and now < kept.checked + self._check_seconds:
                 opened.files.move_to_end(behind)
                 return kept.native.again()
-        key = self._key(behind)
+        told = self._told(behind)
+        key = self._key(behind, told)
         if kept is None or key != kept.key:
-            kept = _Kept(key, self._attach(behind), now)
+            kept = _Kept(key, self._attach(behind, told), now)
         # What cannot be told from another must not be met again.
         stays = not is_written and (key != "" or self._check_seconds == float("inf"))
         dropped: list[object] = []
@@ -270,8 +310,8 @@ class CachedFileSystem(HandedOn):
         del dropped, kept
         return native
 
-    def _key(self, behind: str) -> str:
-        """Differs when the file does. Empty if there is nothing to tell it by."""
+    def _told(self, behind: str) -> dict[str, Any]:
+        """What the file system says of a file now, by names in small letters."""
         listed = getattr(self.fs, "_ls_from_cache", None)
         try:
             is_listed = listed is not None and listed(behind) is not None
@@ -281,7 +321,12 @@ class CachedFileSystem(HandedOn):
             # A listing may be as old as the program.
             self.fs.invalidate_cache(behind)
         info = self.fs.info(behind)
-        told = {str(name).lower(): value for name, value in info.items()}
+        if info.get("type") == "directory":
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), behind)
+        return {str(name).lower(): value for name, value in info.items()}
+
+    def _key(self, behind: str, told: dict[str, Any]) -> str:
+        """Differs when the file does. Empty if there is nothing to tell it by."""
         if any(told.get(name) for name in _TELLS_ALL):
             return repr(sorted((name, str(value)) for name, value in told.items() if "access" not in name))
         names = sorted(name for name in told if name not in _TELLS_NOTHING and "access" not in name and told[name] is not None)
@@ -289,11 +334,12 @@ class CachedFileSystem(HandedOn):
             return ""
         return repr((told.get("size"), [(name, str(told[name])) for name in names], str(self.fs.ukey(behind))))
 
-    def _attach(self, behind: str) -> _refault.File:
-        length = self.fs.size(behind)
+    def _attach(self, behind: str, told: dict[str, Any]) -> _refault.File:
+        length = told.get("size")
         if length is None:
             raise ValueError(f"{behind}: its file system does not say how long it is, so that it cannot be cached")
-        return self._open_files.cache._native.attach(_BlockReader(self.fs, behind, self._block_bytes, length), length)
+        asked = _asks(self.fs, behind, told)
+        return self._open_files.cache._native.attach(_BlockReader(asked, behind, self._block_bytes, length), length)
 
     def _forget(self, path: str | None) -> None:
         opened = self._here()
@@ -311,20 +357,70 @@ class CachedFileSystem(HandedOn):
         """See :meth:`refault.Cache.stats`."""
         return self._here().cache.stats()
 
+    def cat(self, path: Any, *words: Any, **rest: Any) -> Any:
+        """Bytes of files: of one alone, or by their paths."""
+        given = [self._behind(each) for each in path] if isinstance(path, (list, tuple, set)) else self._behind(path)
+        return super().cat(given, *words, **rest)
+
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **rest: Any) -> Any:
         """Bytes of a file from `start` to below `end`, both counted from its end if negative."""
         if rest:
             return self.fs.cat_file(self._handed(path), start=start, end=end, **rest)
-        with self.open(path, "rb") as file:
+        try:
+            file = CachedObject(self, self._behind(path), self._native(self._behind(path)))
+        except (FileNotFoundError, IsADirectoryError):
+            return self.fs.cat_file(self._handed(path), start=start, end=end)
+        with file:
             start, end, _ = slice(start, end).indices(file.size)
             return file.read_at(start, max(end - start, 0))
 
 
-class _BlockReader:
-    """Bytes of one object, asked for in blocks; the last block is kept, since a store's latency is paid per request."""
+def _asks(fs: Any, path: str, told: dict[str, Any]) -> Callable[[int, int], bytes]:
+    """What asks for a range of a file as it was told of: where the file system can be asked so, another file of the name is
+    an error."""
+    protocols = (fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol
+    if "http" in protocols:
+        return _AsksByHttp(fs, path, told.get("etag"))
+    if "s3" in protocols and told.get("etag"):
+        # Its files ask for the ETag that they were opened with.
+        file = fs.open(path, "rb", cache_type="none")
+        if file.details.get("ETag") == told["etag"]:
+            return file._fetch_range  # type: ignore[no-any-return]
+    return lambda start, end: fs.cat_file(path, start=start, end=end)
 
-    def __init__(self, fs: Any, path: str, block_bytes: int, length: int) -> None:
+
+class _AsksByHttp:
+    """Asks for ranges of an object as it is, not of what it is packed into for the way; if it has a strong ETag, of that
+    object alone (RFC 9110 §13.1.1)."""
+
+    def __init__(self, fs: Any, path: str, etag: str | None) -> None:
         self._fs = fs
+        self._path = path
+        self._etag = etag if etag and etag.startswith('"') else None
+
+    def __call__(self, start: int, end: int) -> bytes:
+        etag = self._etag
+        headers = {"Accept-Encoding": "identity"} | ({"If-Match": etag} if etag else {})
+        own = {name: value for name, value in dict(self._fs.kwargs.get("headers") or {}).items() if name.title() not in headers}
+        try:
+            return self._fs.cat_file(self._path, start=start, end=end, headers=own | headers)  # type: ignore[no-any-return]
+        except Exception as error:
+            if etag is None or getattr(error, "status", None) != 412:
+                raise
+            told = {str(name).lower(): value for name, value in self._fs.info(self._path).items()}
+            if told.get("etag") != etag:
+                why = f"{self._path}: it has changed since it was opened: open it again, or reload it"
+                raise OSError(errno.ESTALE, why) from error
+        # The server does not know its own tag.
+        self._etag = None
+        return self(start, end)
+
+
+class _BlockReader:
+    """Bytes of one object, asked for in blocks; the last answer is kept, since a store's latency is paid per request."""
+
+    def __init__(self, asks: Callable[[int, int], bytes], path: str, block_bytes: int, length: int) -> None:
+        self._asks = asks
         self._path = path
         self._block_bytes = block_bytes
         self._length = length
@@ -339,8 +435,11 @@ class _BlockReader:
         if not at <= offset <= end <= at + len(block):
             at = offset - offset % self._block_bytes
             to = min(-(-end // self._block_bytes) * self._block_bytes, self._length)
-            block = self._fs.cat_file(self._path, start=at, end=to)
-            if len(block) < to - at:
+            block = self._asks(at, to)
+            if len(block) == self._length > to - at:
+                # A server without ranges answers all of it.
+                at, to = 0, self._length
+            if len(block) != to - at:
                 raise OSError(f"{self._path}: {len(block)} bytes at {at}, not {to - at}: it has changed")
             with self._lock:
                 self._at, self._block = at, block

@@ -1,10 +1,12 @@
 """What a cached file does beside what Python's own files do, operation by operation."""
 
+import copy
 import gc
 import io
 import mmap
 import os
 import pathlib
+import pickle
 import random
 import subprocess
 import sys
@@ -189,6 +191,14 @@ def test_an_error_names_the_path_as_it_was_given(path, monkeypatch, kind, name, 
             opens(kind(name), mode)
         told.append((type(error.value), error.value.errno, error.value.filename))
     assert told[0] == told[1]
+
+
+def test_a_copy_is_refused(path):
+    with refault.open(path) as file:
+        for work in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match="cannot pickle or copy 'CachedFile' object"):
+                work(file)
+        assert file.read(4) == b"line"
 
 
 def test_paths_of_any_kind(path):

@@ -1,8 +1,12 @@
 """What `refault::` hands on to the file system behind, and how it tells that a file is another."""
 
 import asyncio
+import copy
+import errno
+import gzip
 import http.server
 import os
+import pickle
 import threading
 import time
 
@@ -79,6 +83,13 @@ CALLS = {
     "du": lambda fs, top: fs.du(top),
     "expand_path": lambda fs, top: fs.expand_path(f"{top}/sub", recursive=True),
     "cat": lambda fs, top: fs.cat(f"{top}/sub/*"),
+    "cat of one, with a slash behind": lambda fs, top: fs.cat(f"{top}/one/"),
+    "cat of a directory": lambda fs, top: fs.cat(f"{top}/sub"),
+    "cat_file of a directory": lambda fs, top: fs.cat_file(f"{top}/sub"),
+    "cat_file of nothing": lambda fs, top: fs.cat_file(f"{top}/none", 2, 5),
+    "open of a directory": lambda fs, top: fs.open(f"{top}/sub"),
+    "open below a file": lambda fs, top: fs.open(f"{top}/one/below"),
+    "open of nothing": lambda fs, top: fs.open(f"{top}/none"),
     "cat of lists": lambda fs, top: fs.cat([f"{top}/one", f"{top}/sub/two"]),
     "cat, errors returned": lambda fs, top: type(fs.cat([f"{top}/none"], on_error="return")[f"{top}/none"]),
     "cat_file": lambda fs, top: fs.cat_file(f"{top}/one"),
@@ -292,7 +303,12 @@ class Objects(http.server.BaseHTTPRequestHandler):
         contents, headers = self.server.contents, dict(self.server.headers)
         self.server.asked.append((self.command, self.headers.get("Range")))
         start, end, status = 0, len(contents), 200
-        if self.headers.get("Range"):
+        if self.server.is_strict and self.headers.get("If-Match") not in (None, headers.get("ETag")):
+            start, end, status = 0, 0, 412
+        elif self.server.packs and "gzip" in self.headers.get("Accept-Encoding", ""):
+            contents, headers["Content-Encoding"] = gzip.compress(contents), "gzip"
+            end = len(contents)
+        elif self.headers.get("Range") and self.server.has_ranges:
             first, last = self.headers["Range"].removeprefix("bytes=").split("-")
             start, end, status = int(first), min(int(last) + 1, len(contents)), 206
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(contents)}"
@@ -309,6 +325,7 @@ def web():
     pytest.importorskip("aiohttp")
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Objects)
     server.contents, server.headers, server.asked = b"", {}, []
+    server.has_ranges, server.is_strict, server.packs = True, False, False
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield server, f"http://127.0.0.1:{server.server_address[1]}/object"
     server.shutdown()
@@ -342,6 +359,66 @@ def test_an_open_object_is_taken_up_anew_by_reload(web):
         server.contents, server.headers = b"new" * 2000, {"ETag": "2"}
         file.reload()
         assert file.tell() == 3 and file.size == 6000 and file.read() == b"new" * 1999
+
+
+def test_a_server_without_ranges_or_that_packs_is_read_right(web):
+    server, url = web
+    server.contents = np.random.default_rng(3).bytes(1_000_000)
+    for server.has_ranges, server.packs in ((False, False), (True, True), (False, True)):
+        with fsspec.open(f"refault::{url}", refault={"memory": "1M", "block_size": "64K"}) as file:
+            for offset in (500_000, 0, 999_000, 250_001):
+                assert file.read_at(offset, 3000) == server.contents[offset : offset + 3000]
+            assert file.read() == server.contents
+
+
+def test_an_object_that_changes_while_it_is_open_is_no_mixture(web):
+    server, url = web
+    server.is_strict = True
+    server.contents, server.headers = b"old" * 100_000, {"ETag": '"1"'}
+    options = {"memory": "1M", "block_size": "64K"}
+    with fsspec.open(f"refault::{url}", refault=options) as file:
+        assert file.read(3) == b"old"
+        server.contents, server.headers = b"new" * 100_000, {"ETag": '"2"'}
+        with pytest.raises(OSError, match="it has changed since it was opened") as told:
+            file.read()
+        assert told.value.errno == errno.ESTALE
+        file.reload()
+        file.seek(0)
+        assert file.read() == server.contents
+    # One that refuses the tag that it gives out itself is read all the same.
+    server.headers = {"ETag": '"3"'}
+    known, Objects.answer = Objects.answer, lambda self, body: odd(self, body)
+
+    def odd(self, body):
+        if self.headers.get("If-Match"):
+            self.headers.replace_header("If-Match", "another")
+        known(self, body)
+
+    try:
+        with fsspec.open(f"refault::{url}", refault=options) as file:
+            assert file.read() == server.contents
+    finally:
+        Objects.answer = known
+
+
+def test_a_file_and_a_directory_of_one_name(memory):
+    memory.pipe({"/both/below": b"another", "/both": b"a file"})
+    cached = fsspec.filesystem("refault", memory="1M", target_protocol="memory")
+    assert memory.cat_file("/both") == cached.cat_file("/both") == cached.open("/both").read() == b"a file"
+
+
+def test_what_others_ask_of_an_open_file(memory):
+    memory.pipe("/lines", b"one\ntwo--three" + b"." * 10_000)
+    with fsspec.open("refault::memory://lines", refault={"memory": "1M", "block_size": "4K"}) as file:
+        assert (file.blocksize, file.loc, file.mode, file.size) == (4096, 0, "rb", len(memory.cat("/lines")))
+        assert file.readuntil() == b"one\n" and file.loc == 4
+        assert file.readuntil(b"--", blocks=4) == b"two--" and file.readuntil(b"x") == b"three" + b"." * 10_000
+        assert file.readuntil() == b""
+        file.seek(4)
+        for other in (pickle.loads(pickle.dumps(file)), copy.copy(file)):
+            with other:
+                assert other.tell() == 4 and other.read(3) == b"two"
+        assert file.tell() == 4 and file.read(3) == b"two"
 
 
 def test_how_often_an_object_is_looked_at_is_an_option(web):

@@ -34,6 +34,20 @@ def test_an_object_is_read_through_a_cache_and_asked_for_once(store):
         fsspec.open("refault::s3://bucket/none").open()
 
 
+def test_an_object_that_changes_while_it_is_open_is_no_mixture(store):
+    s3 = fsspec.filesystem("s3")
+    s3.pipe_file("bucket/changes", b"old" * 300_000)
+    options = {"refault": {"memory": "1M", "block_size": "128K"}}
+    with fsspec.open("refault::s3://bucket/changes", **options) as file:
+        assert file.read(3) == b"old"
+        s3.pipe_file("bucket/changes", b"new" * 300_000)
+        with pytest.raises(OSError, match="no longer exists"):
+            file.read()
+        file.reload()
+        file.seek(0)
+        assert file.read() == b"new" * 300_000
+
+
 def test_a_table_in_a_store_is_read_column_by_column(store):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": range(50_000), "b": np.random.default_rng(1).random(50_000)})
