@@ -13,6 +13,7 @@ except of local files. These are not open while only their pages stay.
 from __future__ import annotations
 
 import errno
+import inspect
 import os
 import re
 import threading
@@ -386,7 +387,9 @@ def _asks(fs: Any, path: str, told: dict[str, Any]) -> Callable[[int, int], byte
         file = fs.open(path, "rb", cache_type="none")
         if file.details.get("ETag") == told["etag"]:
             return file._fetch_range  # type: ignore[no-any-return]
-    return lambda start, end: fs.cat_file(path, start=start, end=end)
+    # Those of pyarrow take what begins at 0 for what is read as a stream, where no place can be named.
+    how = {"seekable": True} if "seekable" in inspect.signature(fs._open).parameters else {}
+    return lambda start, end: fs.cat_file(path, start=start, end=end, **how)
 
 
 class _AsksByHttp:

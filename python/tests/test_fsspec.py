@@ -532,6 +532,17 @@ def test_pyarrow_removes_directories(tmp_path):
     assert not top.exists()
 
 
+def test_a_file_system_of_pyarrow_s_is_read_through_it(tmp_path):
+    arrow = pytest.importorskip("fsspec.implementations.arrow")
+    local = pytest.importorskip("pyarrow.fs").LocalFileSystem()
+    contents, name = np.random.default_rng(4).bytes(300_001), str(tmp_path / "data")
+    (tmp_path / "data").write_bytes(contents)
+    fs = fsspec.filesystem("refault", fs=arrow.ArrowFSWrapper(local), memory="1M", block_size="64K")
+    assert fs.cat_file(name, 100_000, 100_010) == contents[100_000:100_010] and fs.cat_file(name) == contents
+    with fs.open(name) as file:
+        assert file.read() == contents
+
+
 def test_closed_files_are_not_open(tmp_path):
     fs = fsspec.filesystem("refault", memory="2M")
     for number in range(100):
