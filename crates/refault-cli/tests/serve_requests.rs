@@ -61,7 +61,11 @@ const REQUESTS: &[(&str, &str)] = &[
     ("GET /%2e%2e/%2e%2e/etc/passwd HTTP/1.1\r\nHost: {host}\r\n\r\n", "404"),
     ("GET //{host}/ HTTP/1.1\r\nHost: {host}\r\n\r\n", "404"),
     ("GET /metrics//?token={token} HTTP/1.1\r\nHost: {host}\r\n\r\n", "404"),
+    ("GET /%6detric%73 HTTP/1.1\r\n{known}\r\n", "200"),
+    ("GET /metrics%2F HTTP/1.1\r\n{known}\r\n", "404"),
+    ("GET /%00%zz% HTTP/1.1\r\n{known}\r\n", "404"),
     // Hosts.
+    ("HEAD / HTTP/1.1\r\n\r\n", "400"),
     ("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", "421"),
     ("GET / HTTP/1.1\r\nHost: LocalHost:{port}\r\n\r\n", "200"),
     ("GET / HTTP/1.1\r\nhOST:\tlocalhost:{port} \r\n\r\n", "200"),
@@ -78,6 +82,11 @@ const REQUESTS: &[(&str, &str)] = &[
     ("GET / HTTP/1.0\r\nHost: evil.example\r\n\r\n", "421"),
     // Versions and lines.
     ("GET / HTTP/2.0\r\nHost: {host}\r\n\r\n", "505"),
+    ("HEAD / HTTP/2.0\r\nHost: {host}\r\n\r\n", "505"),
+    ("GET /healthz HTTP/0.9\r\nHost: {host}\r\n\r\n", "505"),
+    ("GET / HTTP/1.2\r\nHost: {host}\r\n\r\n", "200"),
+    ("HEAD /healthz HTTP/1.9\r\nHost: {host}\r\n\r\n", "200"),
+    ("GET / HTTP/1.2\r\n\r\n", "400"),
     ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "505"),
     ("GET /\r\n\r\n", "400"),
     ("GET / HTTQ/1.1\r\nHost: {host}\r\n\r\n", "400"),
@@ -167,6 +176,31 @@ fn each_request_is_answered_by_the_letter_and_none_does_harm() {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");
         assert_eq!(status(&answer), "400", "{half:?}");
+    }
+}
+
+#[test]
+fn what_is_sent_behind_a_request_does_not_cost_its_answer() {
+    let site = Site::new(0);
+    for (line, headers, code) in [
+        ("GET /uplot.js", "", "200"),
+        ("GET /metrics", "{known}", "200"),
+        ("GET /metrics", "Host: {host}\r\n", "401"),
+        ("DELETE /", "Host: {host}\r\n", "405"),
+        ("POST /api/budget", "{known}{json}Content-Length: 2\r\n", "400"),
+    ] {
+        let headers = if headers.is_empty() { "Host: {host}\r\n" } else { headers };
+        let request = filled(&site, &format!("{line} HTTP/1.1\r\n{headers}\r\n"));
+        let mut stream = TcpStream::connect(&site.address).expect("it listens");
+        stream.write_all(request.as_bytes()).expect("it listens");
+        // Others that a client sends without waiting, more than is read at once.
+        stream.write_all("GET /healthz HTTP/1.1\r\n\r\n".repeat(1000).as_bytes()).expect("it takes them");
+        std::thread::sleep(Duration::from_millis(50));
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap_or_else(|error| panic!("{line}: {error} after {}", answer.len()));
+        assert_eq!(status(&answer), code, "{line}");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{line}: {head}");
     }
 }
 

@@ -169,26 +169,24 @@ impl<P: Pools> Window<P> {
     }
 
     fn serve(&self, mut stream: TcpStream, place: Place<Peer>, farewell: &Farewell) -> io::Result<()> {
-        let request = match http::read(&mut stream) {
-            Ok(request) => request,
-            Err(problem) => {
-                self.say(&mut stream, &Answer::problem(&problem), false)?;
-                farewell.end(stream);
-                return Ok(());
+        let mut arrived = Vec::new();
+        let request = http::read(&mut stream, &mut arrived);
+        let is_head_alone = http::asks_for_head(&arrived);
+        let mut answer =
+            request.and_then(|request| self.answer(&request)).unwrap_or_else(|problem| Answer::problem(&problem));
+        if answer.is_events() && !is_head_alone {
+            match self.traffic.stream_for(place) {
+                Ok(_place) => {
+                    self.say(&mut stream, &answer, false)?;
+                    return self.events(&mut stream);
+                }
+                Err(problem) => answer = Answer::problem(&problem),
             }
-        };
-        let is_head_alone = request.method == "HEAD";
-        let answer = self.answer(&request).unwrap_or_else(|problem| Answer::problem(&problem));
-        if !answer.is_events() || is_head_alone {
-            return self.say(&mut stream, &answer, is_head_alone);
         }
-        match self.traffic.stream_for(place) {
-            Ok(_place) => {
-                self.say(&mut stream, &answer, false)?;
-                self.events(&mut stream)
-            }
-            Err(problem) => self.say(&mut stream, &Answer::problem(&problem), false),
-        }
+        self.say(&mut stream, &answer, is_head_alone)?;
+        // A further request, or what is left of this one, may be on its way.
+        farewell.end(stream);
+        Ok(())
     }
 
     fn say(&self, stream: &mut TcpStream, answer: &Answer, is_head_alone: bool) -> io::Result<()> {
@@ -257,7 +255,7 @@ impl<P: Pools> Window<P> {
         if !kind.trim().eq_ignore_ascii_case("application/json") {
             return Err(Problem::WrongType);
         }
-        let change: Change = serde_json::from_slice(&request.body).map_err(|_| Problem::Bad)?;
+        let change: Change = serde_json::from_slice(&request.body).map_err(|_| Problem::BadBody)?;
         self.pools.set_budget(&change.pool, change.pid, change.bytes).map_err(Problem::Refused)?;
         self.look();
         Ok(Answer::text(200, "text/plain", "done\n"))

@@ -1,4 +1,4 @@
-//! The end of connections whose request was not read to its end.
+//! The end of connections whose answer is written, while more may be coming.
 //!
 //! Closing such a one at once makes the kernel reset it, and who still sends never reads the answer. So one thread for
 //! all reads and drops what comes, until the other side has closed or [`WITHIN`] has passed (RFC 9112 §9.6).

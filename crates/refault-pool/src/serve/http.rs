@@ -82,19 +82,18 @@ impl Request {
     }
 }
 
-/// Reads a request.
+/// Reads a request. What has arrived is left in `bytes`, of a request that is refused too.
 ///
 /// # Errors
 /// See [`Problem`].
-pub fn read(stream: &mut TcpStream) -> Result<Request, Problem> {
+pub fn read(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<Request, Problem> {
     let until = Instant::now() + WITHIN;
-    let mut bytes = Vec::new();
     let mut was_told = false;
     loop {
-        let head = Head::parse(&bytes)?;
+        let head = Head::parse(bytes)?;
         if let Some(head) = head {
             if bytes.len() >= head.length + head.body {
-                return Ok(head.with_body(&bytes));
+                return Ok(head.with_body(bytes));
             }
             if head.waits && !was_told && bytes.len() == head.length {
                 was_told = true;
@@ -121,6 +120,11 @@ pub fn read(stream: &mut TcpStream) -> Result<Request, Problem> {
     }
 }
 
+/// Whether what has arrived asks for the head alone, though it may be no request: its answer has no body (RFC 9110 §9.3.2).
+pub fn asks_for_head(bytes: &[u8]) -> bool {
+    bytes.trim_ascii_start().starts_with(b"HEAD ")
+}
+
 /// The request in these bytes, or that more are needed.
 ///
 /// # Errors
@@ -138,7 +142,18 @@ impl Head {
             Ok(httparse::Status::Complete(length)) => length,
             Ok(httparse::Status::Partial) => return Ok(None),
             Err(httparse::Error::TooManyHeaders) => return Err(Problem::HeaderTooLong),
-            Err(httparse::Error::Version) if names_a_version(bytes) => return Err(Problem::UnknownVersion),
+            Err(httparse::Error::Version) => {
+                return match version_at(bytes) {
+                    // A later minor version is served as the latest that is known (RFC 9110 §2.5).
+                    Some(at) if bytes[at] == b'1' && !matches!(bytes[at + 2], b'0' | b'1') => {
+                        let mut known = bytes.to_vec();
+                        known[at + 2] = b'1';
+                        Head::parse(&known)
+                    }
+                    Some(_) => Err(Problem::UnknownVersion),
+                    None => Err(Problem::Bad),
+                };
+            }
             Err(_) => return Err(Problem::Bad),
         };
         if length > MAX_REQUEST {
@@ -202,7 +217,7 @@ fn target(method: &str, text: &str) -> Result<(String, Option<String>), Problem>
     if !text.is_ascii() || text.contains('#') {
         return Err(Problem::Bad);
     }
-    let path_of = |text: &str| text.split('?').next().unwrap_or_default().to_owned();
+    let path_of = |text: &str| unescaped(text.split('?').next().unwrap_or_default());
     if method == "CONNECT" {
         return host::is_valid(text).then(|| (SERVER.to_owned(), Some(text.to_owned()))).ok_or(Problem::Bad);
     }
@@ -231,13 +246,35 @@ fn target(method: &str, text: &str) -> Result<(String, Option<String>), Problem>
     Ok((path, Some(authority.to_owned())))
 }
 
-/// Whether the first line is one of HTTP, so that its version is another one.
-fn names_a_version(bytes: &[u8]) -> bool {
-    let line = bytes.trim_ascii_start().split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let parts: Vec<&[u8]> = line.trim_ascii_end().split(|byte| *byte == b' ').collect();
-    let [_, _, version] = parts[..] else { return false };
-    let number = version.strip_prefix(b"HTTP/");
-    matches!(number, Some([major, b'.', minor]) if major.is_ascii_digit() && minor.is_ascii_digit())
+/// Where the first line has its version, if it is one of HTTP: `1.1` begins there.
+fn version_at(bytes: &[u8]) -> Option<usize> {
+    let start = bytes.len() - bytes.trim_ascii_start().len();
+    let line = bytes[start..].split(|byte| *byte == b'\n').next()?.trim_ascii_end();
+    let parts: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+    let [_, _, version] = parts[..] else { return None };
+    let number = version.strip_prefix(b"HTTP/")?;
+    let is_number = matches!(number, [major, b'.', minor] if major.is_ascii_digit() && minor.is_ascii_digit());
+    is_number.then_some(start + line.len() - number.len())
+}
+
+/// A path with what need not be escaped as itself: both are the same (RFC 9110 §4.2.3). All else stays.
+fn unescaped(path: &str) -> String {
+    let mut parts = path.split('%');
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let byte = part.get(..2).filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        match byte.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => {
+                plain.push(char::from(byte));
+                plain.push_str(&part[2..]);
+            }
+            _ => {
+                plain.push('%');
+                plain.push_str(part);
+            }
+        }
+    }
+    plain
 }
 
 #[cfg(test)]
@@ -285,6 +322,9 @@ mod tests {
             ("OPTIONS * HTTP/1.1", "*", "a"),
             ("GET //b/x HTTP/1.1", "//b/x", "a"),
             ("CONNECT b:80 HTTP/1.1", "*", "b:80"),
+            ("GET /%6detr%69cs%2Fx%zz%4?%61 HTTP/1.1", "/metrics%2Fx%zz%4", "a"),
+            ("GET /x HTTP/1.2", "/x", "a"),
+            ("\r\nGET /x HTTP/1.9", "/x", "a"),
         ] {
             let text = format!("{line}\r\nHost: a\r\n\r\n");
             let request = parse(text.as_bytes()).expect("well-formed").expect("whole");

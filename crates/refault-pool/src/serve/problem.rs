@@ -15,6 +15,8 @@ const RETRY_AFTER: &str = "1";
 pub enum Problem {
     /// It is none.
     Bad,
+    /// Its body does not say what is to be changed.
+    BadBody,
     /// It did not arrive in time.
     Slow,
     /// Its first line is too long.
@@ -55,7 +57,7 @@ impl Problem {
     /// The status code.
     pub fn status(&self) -> u16 {
         match self {
-            Problem::Bad => 400,
+            Problem::Bad | Problem::BadBody => 400,
             Problem::NoToken => 401,
             Problem::NotFound => 404,
             Problem::WrongMethod(_) => 405,
@@ -88,6 +90,7 @@ impl Problem {
     pub fn words(&self) -> String {
         let words = match self {
             Problem::Bad => "this is no request of HTTP/1.1",
+            Problem::BadBody => "the body has to be an object of pool, pid and bytes (null lifts a budget)",
             Problem::Slow => "the request took too long",
             Problem::TargetTooLong => "the address is too long",
             Problem::HeaderTooLong => "the header is too long",
@@ -114,11 +117,12 @@ impl Problem {
 
     /// One of each kind.
     #[cfg(test)]
-    pub(super) fn all() -> [Problem; 18] {
+    pub(super) fn all() -> [Problem; 19] {
         use Problem::*;
 
         [
             Bad,
+            BadBody,
             Slow,
             TargetTooLong,
             HeaderTooLong,
