@@ -328,15 +328,13 @@ def most():
     return next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmHWM:'))
 behind = fsspec.filesystem('memory')
 behind.pipe_file('/large', b'')
-behind.size = lambda path: SIZE * MIB + 5
-behind.ukey = lambda path: 'large'
+behind.info = lambda path, **rest: {'name': path, 'size': SIZE * MIB + 5, 'type': 'file', 'version': SIZE}
 def cat_file(path, start, end):
     return b''.join(bytes([n % 251]) * MIB for n in range(start // MIB, -(-end // MIB)))[: end - start]
 behind.cat_file = cat_file
 SIZE = 2
 fsspec.open('refault::memory://large', refault={'memory': '1M'}).open().read()
 SIZE = 160
-behind.ukey = lambda path: 'larger'
 before = most()
 with fsspec.open('refault::memory://large', refault={'memory': '1M'}).open() as file:
     bytes_read = file.read()
