@@ -140,6 +140,11 @@ pub struct SourceArgs {
 }
 
 impl ReadArgs {
+    /// Whether what would be remarked on is refused.
+    pub fn is_strict(&self) -> bool {
+        self.strict
+    }
+
     /// The same as the trace library wants it; `unsaid` is what objects are if no option says it.
     pub fn options(&self, unsaid: ObjectsAs) -> Options {
         let mut columns = CsvColumns::default();

@@ -70,6 +70,27 @@ fn every_command_says_what_it_guessed_and_strict_refuses() {
 }
 
 #[test]
+fn a_conversion_says_what_its_format_has_no_place_for() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let path = file(&directory, "a.csv", "time_s,op,object,size\n1,get,7,5000\n2,set,8,5000\n");
+    for (name, lost) in [
+        ("o.csv", None),
+        ("o.rft", Some("sizes of 2 accesses:")),
+        ("o.u64", Some("sizes of 2 accesses, times of 2 accesses:")),
+        ("o.oracleGeneral", Some("writes of 1 accesses:")),
+    ] {
+        let out = directory.path().join(name);
+        let out = out.to_str().expect("its path is UTF-8");
+        let output = refault(&["trace", "convert", "--strict", &path, out]);
+        assert_eq!(output.status.code(), Some(if lost.is_some() { 2 } else { 0 }), "{name}");
+        assert_eq!(std::path::Path::new(out).exists(), lost.is_none(), "{name}");
+        let said = text(&refault(&["trace", "convert", "--force", &path, out]).stderr);
+        assert_eq!(lost.is_some_and(|lost| said.contains(lost)), lost.is_some(), "{name}: {said}");
+        assert_eq!(said.lines().count(), 1 + usize::from(lost.is_some()), "{name}: {said}");
+    }
+}
+
+#[test]
 fn remarks_are_fields_of_json_and_lines_of_the_report() {
     let directory = TempDir::new().expect("a temporary directory");
     let path = file(&directory, "a.csv", "object,size,op\n1,5000,get\n2,100,delete\n1,5000,set\n");

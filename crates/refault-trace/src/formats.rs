@@ -128,7 +128,9 @@ impl Open<'_> {
 
 /// Finds the format of an input.
 pub(crate) fn detect(input: &mut Input, path: &Path, options: &Options) -> Result<(Format, FoundBy), TraceError> {
-    if let Some(what) = foreign(input.head()?) {
+    let binary = [Format::U64, Format::Rft, Format::OracleGeneral, Format::Lcs, Format::Vscsi];
+    let is_text = options.format.or(Format::of_name(path)).is_none_or(|format| !binary.contains(&format));
+    if let Some(what) = foreign(input.head()?, is_text) {
         return Err(TraceError::unsuitable(input.path(), what));
     }
     if let Some(format) = options.format {
@@ -171,7 +173,10 @@ pub(crate) fn detect(input: &mut Input, path: &Path, options: &Options) -> Resul
 }
 
 /// What a file of no format here is, and what makes one of it.
-fn foreign(head: &[u8]) -> Option<&'static str> {
+fn foreign(head: &[u8], is_text: bool) -> Option<&'static str> {
+    if is_text && (head.starts_with(b"\xFF\xFE") || head.starts_with(b"\xFE\xFF")) {
+        return Some("is text in UTF-16: make it UTF-8, as by `iconv -f UTF-16 -t UTF-8`");
+    }
     const MARKS: [(&[u8], &str); 9] = [
         (&[0x07, b't', b'a', b'e'], "is blktrace's binary: print it with `blkparse -i FILE`"),
         (b"eat\x07", "is blktrace's binary: print it with `blkparse -i FILE`"),
@@ -209,6 +214,10 @@ fn sniff(head: &[u8]) -> Option<Format> {
         return Some(Format::Perf);
     }
     let line = lines().next()?;
+    // Its offsets count sectors, which the names of its columns do not say.
+    if preset::TENCENT.is_likely(lines()) {
+        return Some(Format::Tencent);
+    }
     let by_line: [(Format, IsLine); 10] = [
         (Format::Iolog, iolog::is_line),
         (Format::Lackey, lackey::is_line),
@@ -227,12 +236,7 @@ fn sniff(head: &[u8]) -> Option<Format> {
     if msr::is_line(line) {
         return Some(Format::Msr);
     }
-    let by_lines = [
-        (Format::Alibaba, &preset::ALIBABA),
-        (Format::Tencent, &preset::TENCENT),
-        (Format::Spc, &preset::SPC),
-        (Format::Ibm, &preset::IBM),
-    ];
+    let by_lines = [(Format::Alibaba, &preset::ALIBABA), (Format::Spc, &preset::SPC), (Format::Ibm, &preset::IBM)];
     if let Some((format, _)) = by_lines.iter().find(|(_, preset)| preset.is_likely(lines())) {
         return Some(*format);
     }

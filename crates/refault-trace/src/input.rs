@@ -235,6 +235,13 @@ impl Input {
                           --long=31 FILE` or `xz -dc FILE`";
             return TraceError::limit(&self.path, place, reason);
         }
+        // What the unpackers say where the data ends too early.
+        let ends =
+            ["incomplete frame", "incomplete deflate stream", "unexpected end of file", "failed to fill whole buffer"];
+        if self.compressed && ends.iter().any(|words| text.contains(words)) {
+            let reason = "truncated: the packed data ends before its end; fetch the file again, or pack it anew";
+            return TraceError::malformed(&self.path, place, reason);
+        }
         TraceError::Io { file: self.path.clone(), place, source }
     }
 
@@ -310,23 +317,52 @@ fn may_be_zlib(path: &Path, format: Option<Format>) -> bool {
     }
 }
 
-/// Frames of lz4, one behind the other.
+/// Frames of lz4, one behind the other, each with the mark of its end: the decoder takes a file that is cut between
+/// blocks for whole.
 struct Lz4Frames<R: Read> {
-    decoder: FrameDecoder<R>,
+    decoder: FrameDecoder<Watched<R>>,
+    /// Inside a frame.
+    inside: bool,
+}
+
+/// Bytes on their way to a decoder.
+struct Watched<R> {
+    inner: R,
+    /// Since this was last set to 0.
+    bytes: u64,
+    ended: bool,
+}
+
+impl<R: Read> Read for Watched<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.bytes += read as u64;
+        self.ended |= read == 0 && !buffer.is_empty();
+        Ok(read)
+    }
 }
 
 impl<R: Read> Lz4Frames<R> {
     fn new(packed: R) -> Lz4Frames<R> {
-        Lz4Frames { decoder: FrameDecoder::new(packed) }
+        Lz4Frames { decoder: FrameDecoder::new(Watched { inner: packed, bytes: 0, ended: false }), inside: false }
     }
 }
 
 impl<R: Read> Read for Lz4Frames<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self.decoder.read(buffer)? {
-            // The end of a frame; another may follow.
-            0 => self.decoder.read(buffer),
-            read => Ok(read),
+        loop {
+            self.decoder.get_mut().bytes = 0;
+            let read = self.decoder.read(buffer)?;
+            let Watched { bytes, ended, .. } = *self.decoder.get_ref();
+            match (read, ended) {
+                // The end of a frame; another may follow.
+                (0, false) if !buffer.is_empty() => self.inside = false,
+                (0, true) if self.inside || bytes > 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                (read, _) => {
+                    self.inside |= read > 0;
+                    return Ok(read);
+                }
+            }
         }
     }
 }

@@ -71,11 +71,31 @@ pub enum Doubt {
     MadeUpSnapshots,
     /// Files that were opened, closed, waited for: lines without an access.
     NoTransfers,
+    /// Lines with more fields than the first.
+    ExtraFields,
+    /// Lines that repeat the header.
+    RepeatedHeaders,
+    /// Records with a size and a count that say something else.
+    UnequalCounts,
+    /// Pages of a size that is more than a page's.
+    SizesOfPages,
+    /// Objects called by a number that is not written as others are.
+    OddNumbers,
+    /// Operations that have no meaning.
+    UnknownOperations,
+    /// Records of other tenants than the first.
+    OtherTenants,
+    /// Requests of devices of which the events that are taken were not recorded.
+    OtherDevices,
+    /// Lines whose number that is not read is not 0.
+    IgnoredNumbers,
+    /// Processes whose addresses fall together.
+    SeveralProcesses,
 }
 
 impl Doubt {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Doubt; 24] = [
+    pub const ALL: [Doubt; 34] = [
         Doubt::FormatByContents,
         Doubt::FirstLineIsHeader,
         Doubt::UnreadColumns,
@@ -100,6 +120,16 @@ impl Doubt {
         Doubt::FewFaultedPages,
         Doubt::MadeUpSnapshots,
         Doubt::NoTransfers,
+        Doubt::ExtraFields,
+        Doubt::RepeatedHeaders,
+        Doubt::UnequalCounts,
+        Doubt::SizesOfPages,
+        Doubt::OddNumbers,
+        Doubt::UnknownOperations,
+        Doubt::OtherTenants,
+        Doubt::OtherDevices,
+        Doubt::IgnoredNumbers,
+        Doubt::SeveralProcesses,
     ];
 
     /// The name in JSON, a contract with scripts.
@@ -129,6 +159,16 @@ impl Doubt {
             Doubt::FewFaultedPages => "few_faulted_pages",
             Doubt::MadeUpSnapshots => "made_up_snapshots",
             Doubt::NoTransfers => "no_transfers",
+            Doubt::ExtraFields => "extra_fields",
+            Doubt::RepeatedHeaders => "repeated_headers",
+            Doubt::UnequalCounts => "unequal_counts",
+            Doubt::SizesOfPages => "sizes_of_pages",
+            Doubt::OddNumbers => "odd_numbers",
+            Doubt::UnknownOperations => "unknown_operations",
+            Doubt::OtherTenants => "other_tenants",
+            Doubt::OtherDevices => "other_devices",
+            Doubt::IgnoredNumbers => "ignored_numbers",
+            Doubt::SeveralProcesses => "several_processes",
         }
     }
 
@@ -141,6 +181,7 @@ impl Doubt {
             | Doubt::UnreadColumns
             | Doubt::TimeUnit
             | Doubt::FewFaultedPages
+            | Doubt::SeveralProcesses
             | Doubt::Reordered => ("", ""),
             Doubt::NoOperations => (
                 "access is taken for a read, because no column says the operation: name it by --columns operation=NAME, \
@@ -202,6 +243,41 @@ impl Doubt {
                 "snapshots that damo made up to end a record are left out",
             ),
             Doubt::NoTransfers => ("line moves no data and is left out", "lines move no data and are left out"),
+            Doubt::ExtraFields => (
+                "line has more fields than the first, which are not read: put a field that holds the separator in quotes",
+                "lines have more fields than the first, which are not read: put fields that hold the separator in quotes",
+            ),
+            Doubt::RepeatedHeaders => {
+                ("line repeats the header and is left out", "lines repeat the header and are left out")
+            }
+            Doubt::UnequalCounts => (
+                "record has a size that is not its count of blocks: the size is taken",
+                "records have a size that is not their count of blocks: the size is taken",
+            ),
+            Doubt::SizesOfPages => (
+                "page has a size of more than a page, of which memory counts one page: name the column by --columns object=NAME if it is an object",
+                "pages have a size of more than a page, of which memory counts one page each: name the column by --columns object=NAME if they are objects",
+            ),
+            Doubt::OddNumbers => (
+                "record has its object's number in hexadecimal, with zeros before it or a point in it, unlike others: each spelling is an object of its own",
+                "records have their object's number in hexadecimal, with zeros before it or a point in it, unlike others: each spelling is an object of its own",
+            ),
+            Doubt::UnknownOperations => (
+                "operation has a number that stands for none and is taken for a read",
+                "operations have numbers that stand for none and are taken for reads",
+            ),
+            Doubt::OtherTenants => (
+                "record is of another tenant than the first: equal numbers are one object",
+                "records are of other tenants than the first: equal numbers are one object",
+            ),
+            Doubt::OtherDevices => (
+                "request is left out, because nothing was recorded of how its device's requests were queued: print that device alone by `blkparse`",
+                "requests are left out, because nothing was recorded of how their devices' requests were queued: print those devices alone by `blkparse`",
+            ),
+            Doubt::IgnoredNumbers => (
+                "line has another third number than 0, which is not read: a trace of time, object and size is --trace-format tr",
+                "lines have another third number than 0, which is not read: a trace of time, object and size is --trace-format tr",
+            ),
         }
     }
 }
@@ -218,6 +294,14 @@ pub struct Remark {
 }
 
 impl Remark {
+    /// That addresses of several processes fall together, and what to do.
+    pub(crate) fn several_processes(processes: usize, remedy: &str) -> Option<Remark> {
+        let text = format!(
+            "addresses are of {processes} processes or threads and are taken for those of one address space: {remedy}"
+        );
+        (processes > 1).then(|| Remark::with_text(Doubt::SeveralProcesses, processes as u64, text))
+    }
+
     pub(crate) fn with_text(doubt: Doubt, count: u64, text: String) -> Remark {
         Remark { doubt, count, text: Some(text) }
     }

@@ -61,6 +61,8 @@ pub struct Block<'a> {
     pub entries: &'a [Entry],
     /// The bytes each stands for, as many as entries.
     pub bytes: Option<&'a [u64]>,
+    /// Whether a page is an object of a cache, of as many bytes as the access stands for.
+    pub objects: bool,
     /// When each happened, in nanoseconds, as many as entries.
     pub times: Option<&'a [u64]>,
     /// When all of them happened.
@@ -70,7 +72,9 @@ pub struct Block<'a> {
 impl<'a> Block<'a> {
     /// The block that a reader has put into `entries`.
     pub fn of(reader: &'a dyn TraceReader, entries: &'a [Entry]) -> Block<'a> {
-        Block { entries, bytes: reader.block_bytes(), times: reader.block_times(), time: reader.block_time() }
+        let (bytes, times, time) = (reader.block_bytes(), reader.block_times(), reader.block_time());
+        let objects = bytes.is_some() && reader.objects().is_some_and(|objects| !objects.sized);
+        Block { entries, bytes, objects, times, time }
     }
 }
 

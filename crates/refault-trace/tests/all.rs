@@ -8,6 +8,7 @@ mod published_sequences;
 mod recorded_formats;
 mod reference;
 mod remarks;
+mod remarks_of_lines;
 mod rft;
 mod samples;
 mod shared_oracles;

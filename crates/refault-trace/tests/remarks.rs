@@ -4,7 +4,7 @@
 use refault_trace::{CsvColumns, Format, ObjectsAs, Options, TimeUnit, open_bytes};
 
 /// Pages, and remarks as `code count`.
-fn read(name: &str, bytes: &[u8], options: &Options) -> Result<(Vec<u64>, Vec<String>), String> {
+pub(crate) fn read(name: &str, bytes: &[u8], options: &Options) -> Result<(Vec<u64>, Vec<String>), String> {
     let mut reader = open_bytes(name, bytes.to_vec(), options).map_err(|error| error.to_string())?;
     let entries = reader.read_to_end().map_err(|error| error.to_string())?;
     let remarks = reader.remarks();
@@ -22,18 +22,18 @@ fn read(name: &str, bytes: &[u8], options: &Options) -> Result<(Vec<u64>, Vec<St
 }
 
 /// The same in the default options, where it can be read.
-fn pages(name: &str, text: &str) -> (Vec<u64>, Vec<String>) {
+pub(crate) fn pages(name: &str, text: &str) -> (Vec<u64>, Vec<String>) {
     read(name, text.as_bytes(), &Options::default()).expect("readable")
 }
 
-fn columns(set: impl FnOnce(&mut CsvColumns)) -> Options {
+pub(crate) fn columns(set: impl FnOnce(&mut CsvColumns)) -> Options {
     let mut columns = CsvColumns::default();
     set(&mut columns);
     Options { columns, ..Options::default() }
 }
 
 /// Text in which a time stands.
-fn text_of(name: &str, text: &str, options: &Options) -> String {
+pub(crate) fn text_of(name: &str, text: &str, options: &Options) -> String {
     let opened = open_bytes(name, text.as_bytes().to_vec(), options);
     opened.and_then(|mut reader| reader.read_to_end()).expect_err("refused").to_string()
 }
@@ -113,9 +113,9 @@ fn units_of_time_are_named_or_told_and_never_saturate() {
 #[test]
 fn times_that_go_back_are_sorted_or_refused() {
     let options = columns(|columns| columns.operation = Some(String::new()));
-    let (found, remarks) = read("t.csv", b"time,page\n5,1\n7,2\n6,3\n8,4\n", &options).expect("sorted");
+    let (found, remarks) = read("t.csv", b"time_s,page\n5,1\n7,2\n6,3\n8,4\n", &options).expect("sorted");
     assert_eq!((found, remarks), (vec![1, 3, 2, 4], vec!["reordered 1".to_owned()]));
-    let days = "time,page\n5,1\n99999,2\n6,3\n";
+    let days = "time_s,page\n5,1\n99999,2\n6,3\n";
     let error = text_of("t.csv", days, &options);
     assert!(error.contains("line 4: the time goes back by 99993 s") && error.contains("--file-order"), "{error}");
     let as_is = Options { file_order: true, ..options };

@@ -115,7 +115,7 @@ fn object_stores_and_caches() {
     let cachelib = "key,op,size,op_count,key_size\n1668094,GET_LEASE,82,3,40\n7,SET,500,1,40\n7,DELETE,0,1,40\n";
     let (entries, reader) = read("kvcache.csv", cachelib, &Options::default());
     assert_eq!(entries.iter().map(|entry| entry.page()).collect::<Vec<_>>(), [1_668_094, 1_668_094, 1_668_094, 7]);
-    assert_eq!(reader.objects().and_then(|objects| objects.bytes), Some(122 + 540));
+    assert_eq!(reader.objects().and_then(|objects| objects.bytes), Some(3 * 122 + 540));
     let error = refault_trace::open_bytes("k.csv", b"key,op_count\n1,99999999999\n".to_vec(), &Options::default())
         .and_then(|mut reader| reader.read_to_end())
         .expect_err("too many");

@@ -67,16 +67,16 @@ pub fn run(args: &ConvertArgs) -> Result<(), Failure> {
     if std::fs::metadata(&args.input).is_ok_and(|metadata| metadata.is_file()) {
         args.read.check_effect(std::slice::from_ref(&source))?;
     }
-    copy(&source, &args.output, &mut outputs)
+    copy(&source, &args.output, &mut outputs, args.read.is_strict())
 }
 
 /// Runs `refault trace generate`.
 pub fn run_generate(args: &GenerateArgs) -> Result<(), Failure> {
     let source = Source::workload(workload(&args.workload, args.kind, args.seed)?);
-    copy(&source, &args.output, &mut Outputs::new(args.force))
+    copy(&source, &args.output, &mut Outputs::new(args.force), false)
 }
 
-fn copy(source: &Source, path: &Path, outputs: &mut Outputs) -> Result<(), Failure> {
+fn copy(source: &Source, path: &Path, outputs: &mut Outputs, strict: bool) -> Result<(), Failure> {
     let format = OutputFormat::of_path(path).ok_or_else(|| {
         let remedy = "name it .rft, .u64, .csv or .oracleGeneral, the last three also with .zst or .gz";
         Failure::usage("cannot tell the output's format", path.display(), remedy)
@@ -90,17 +90,60 @@ fn copy(source: &Source, path: &Path, outputs: &mut Outputs) -> Result<(), Failu
     writer.add_metadata("writer", concat!("refault ", env!("CARGO_PKG_VERSION")));
     let progress = Progress::new("writing");
     progress.add(reader.total().unwrap_or(0));
-    let mut entries = Vec::new();
+    let (mut entries, mut lost) = (Vec::new(), Lost::default());
     while reader.read_block(&mut entries)? > 0 {
+        lost.count(format, Block::of(&*reader, &entries));
         writer.write(Block::of(&*reader, &entries)).map_err(|error| unwritten(&error))?;
         progress.advance(entries.len() as u64);
     }
     say_remarks(&source.name(), &Reading::of(&*reader));
+    if let Some(lost) = lost.described() {
+        let lost = format!("{lost}: .csv keeps all");
+        if strict {
+            return Err(Failure::usage("refused by --strict", path.display(), lost));
+        }
+        say(format_args!("{}: {lost}", path.display()));
+    }
     let accesses = writer.finish().map_err(|error| unwritten(&error))?;
     drop(progress);
     output.commit()?;
     say(format_args!("{} accesses written to {}", grouped(accesses), path.display()));
     Ok(())
+}
+
+/// What the format of a file has no place for, in accesses.
+#[derive(Default)]
+struct Lost {
+    sizes: u64,
+    times: u64,
+    writes: u64,
+}
+
+impl Lost {
+    fn count(&mut self, format: OutputFormat, block: Block) {
+        let all = block.entries.len() as u64;
+        let [no_sizes, no_times, no_writes] = match format {
+            OutputFormat::Csv => [false; 3],
+            OutputFormat::Rft => [true, false, false],
+            OutputFormat::U64 => [true, true, false],
+            OutputFormat::OracleGeneral => [false, false, true],
+        };
+        self.sizes += if no_sizes && block.bytes.is_some() { all } else { 0 };
+        self.times += if no_times && block.time.is_some() { all } else { 0 };
+        let writes = block.entries.iter().filter(|entry| entry.write()).count() as u64;
+        self.writes += if no_writes { writes } else { 0 };
+    }
+
+    /// In words; `None` if nothing is lost.
+    fn described(&self) -> Option<String> {
+        let parts = [("sizes", self.sizes), ("times", self.times), ("writes", self.writes)];
+        let lost: Vec<String> = parts
+            .iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(what, count)| format!("{what} of {} accesses", grouped(*count)))
+            .collect();
+        (!lost.is_empty()).then(|| format!("its format has no place for {}", lost.join(", ")))
+    }
 }
 
 /// A trace could not be written.

@@ -64,6 +64,8 @@ pub(crate) struct Blkparse {
     waiting: VecDeque<(Action, Request)>,
     /// Events that neither read nor write, of each action.
     others: [u64; 3],
+    /// Reads and writes of each action, by device.
+    transfers: Vec<[u64; 3]>,
     counts: Counts,
 }
 
@@ -107,6 +109,7 @@ impl Blkparse {
             action: None,
             waiting: VecDeque::new(),
             others: [0; 3],
+            transfers: Vec::new(),
             counts: Counts::default(),
         }
     }
@@ -155,7 +158,12 @@ impl Blkparse {
             match line.map_err(|reason| TraceError::malformed(input.path(), Place::Line(self.line), reason))? {
                 Line::Nothing => {}
                 Line::Other(action) => self.others[action as usize] += 1,
-                Line::Transfer(action, request) => return Ok(Some((action, request))),
+                Line::Transfer(action, request) => {
+                    let device = Ranges::index_of(request.first_page);
+                    self.transfers.resize(self.transfers.len().max(device + 1), [0; 3]);
+                    self.transfers[device][action as usize] += 1;
+                    return Ok(Some((action, request)));
+                }
             }
         }
     }
@@ -223,6 +231,14 @@ impl Requests for Blkparse {
         let mut counts = self.counts.clone();
         let others = self.action.map_or(0, |action| self.others[action as usize]);
         counts.add_many(Doubt::OtherCommands, others);
+        // A request has several events, of which devices may lack those that are taken.
+        let lacking = self.action.into_iter().flat_map(|taken| {
+            self.transfers
+                .iter()
+                .filter(move |of| of[taken as usize] == 0)
+                .map(|of| of.iter().copied().max().unwrap_or(0))
+        });
+        counts.add_many(Doubt::OtherDevices, lacking.sum());
         counts.remarks()
     }
 

@@ -17,7 +17,7 @@ use super::csv_fields::{
 };
 use super::lis::block_detail;
 use super::numbers::{number, page, pages_touched};
-use super::object::{Objects, Pages, named};
+use super::object::{Objects, Pages, Spellings, named};
 use super::preset::Preset;
 use super::ranges::Ranges;
 use super::request::{LineFormat, Request, Weight, kind_detail};
@@ -36,6 +36,9 @@ pub(crate) struct Csv {
     limit: u64,
     layout: Option<Layout>,
     separator: u8,
+    /// The line of names, if there is one.
+    header: Option<Vec<u8>>,
+    spellings: Spellings,
     time_unit: Option<TimeUnit>,
     counts: Counts,
     /// What was assumed of the first time.
@@ -59,6 +62,8 @@ impl Csv {
             limit: options.limits.request_bytes,
             layout: None,
             separator: b',',
+            header: None,
+            spellings: Spellings::default(),
             time_unit: None,
             counts: Counts::default(),
             time_remark: None,
@@ -82,14 +87,18 @@ impl Csv {
             (None, Some(unit)) => *self.time_unit.insert(unit),
             (None, None) => {
                 let unit = TimeUnit::of_magnitude(time_number(field)?);
-                if unit != TimeUnit::Seconds {
-                    let (words, name) = unit.words();
-                    let text = format!(
-                        "the first time, {}, is taken for {words}: --columns {name}=NAME says so",
-                        quote(field)
-                    );
-                    self.time_remark = Some(Remark::with_text(Doubt::TimeUnit, 1, text));
-                }
+                let (words, name) = unit.words();
+                let text = match unit {
+                    TimeUnit::Seconds => format!(
+                        "times are taken for {words}, because no column's name says their unit: --columns {name}=NAME \
+                         says so"
+                    ),
+                    _ => {
+                        let first = quote(field);
+                        format!("the first time, {first}, is taken for {words}: --columns {name}=NAME says so")
+                    }
+                };
+                self.time_remark = Some(Remark::with_text(Doubt::TimeUnit, 1, text));
                 *self.time_unit.insert(unit)
             }
         };
@@ -132,6 +141,10 @@ impl Csv {
             None => 0,
         };
         let count = layout.count.map(|index| number(field(index, "count")?, "count")).transpose()?;
+        if is_object && count == Some(0) {
+            self.counts.add(Doubt::NoTransfers);
+            return Ok(None);
+        }
         let mut repeat = 1;
         let (first_page, pages, weight): Pages = match layout.position {
             Position::Page(index) => {
@@ -139,6 +152,9 @@ impl Csv {
                 let count = count.unwrap_or(1);
                 if count.saturating_mul(PAGE_BYTES) > self.limit || first + count > 1 << 56 {
                     return Err(format!("{count} pages from page {first} are too many"));
+                }
+                if count == 1 && size.is_some_and(|size| size > PAGE_BYTES) {
+                    self.counts.add(Doubt::SizesOfPages);
                 }
                 (first, count, if count == 1 { size.map_or(Weight::Unknown, Weight::Page) } else { Weight::Unknown })
             }
@@ -157,6 +173,9 @@ impl Csv {
                 let block = number(field(index, "block")?, "block")?;
                 let offset = block.checked_mul(unit).ok_or_else(|| format!("block {block} lies beyond 2^64 bytes"))?;
                 let counted = count.map(|count| count.saturating_mul(unit));
+                if size.is_some() && counted.is_some() && size != counted {
+                    self.counts.add(Doubt::UnequalCounts);
+                }
                 let known = size.or(counted);
                 let (first, pages) = pages_touched(offset, known.unwrap_or(unit), self.limit)?;
                 (page(first)?, pages, Weight::range(offset, known.unwrap_or(unit)))
@@ -168,14 +187,19 @@ impl Csv {
                     true => named(key),
                     false => named(&[&device(&layout.devices, fields)?, b"\n".as_slice(), key].concat()),
                 };
-                self.objects.pages(object, size.map(|size| size.saturating_add(key_size)))?
+                self.spellings.see(key);
+                let size = size.map(|size| size.saturating_add(key_size));
+                let pages = self.objects.pages(object, size)?;
+                self.objects.repeat(repeat - 1, size.filter(|_| pages.1 > 0));
+                pages
             }
         };
-        if pages == 0 && !is_object || repeat == 0 {
+        if pages == 0 && !is_object {
             self.counts.add(Doubt::EmptyRequests);
             return Ok(None);
         }
-        if pages.saturating_mul(repeat).saturating_mul(PAGE_BYTES) > self.limit.max(PAGE_BYTES) {
+        // As many accesses as the longest request has bytes.
+        if pages.saturating_mul(repeat) > self.limit {
             return Err(format!("{pages} pages {repeat} times over are too many"));
         }
         let first_page = match layout.devices.is_empty() || is_object {
@@ -219,11 +243,19 @@ impl LineFormat for Csv {
         if line.trim_ascii().is_empty() || line.starts_with(b"#") {
             return Ok(None);
         }
+        if self.header.as_deref() == Some(line) {
+            self.counts.add(Doubt::RepeatedHeaders);
+            return Ok(None);
+        }
         if self.layout.is_none() {
+            if line.contains(&b'\r') {
+                return Err("lines end in CR alone: make them end in LF, as by `tr '\\r' '\\n'`".to_owned());
+            }
             self.separator = separator_of(line);
             let fields = fields(line, self.separator)?;
             if let Some(preset) = self.preset {
                 if preset.is_header(line) {
+                    self.header = Some(line.to_vec());
                     return Ok(None);
                 }
                 preset.check(&fields)?;
@@ -237,10 +269,17 @@ impl LineFormat for Csv {
             }
             self.layout = Some(layout);
             if is_header && self.is_free() {
+                let said = self.layout.iter().flat_map(|layout| &layout.remarks);
+                let is_guess = said.into_iter().any(|remark| remark.doubt == Doubt::FirstLineIsHeader);
+                self.header = (!is_guess).then(|| line.to_vec());
                 return Ok(None);
             }
         }
         let fields = fields(line, self.separator)?;
+        let width = self.layout.as_ref().map_or(0, |layout| layout.width);
+        if fields.len() > width && fields[width..].iter().any(|field| !field.trim_ascii().is_empty()) {
+            self.counts.add(Doubt::ExtraFields);
+        }
         self.request(&fields)
     }
 
@@ -272,7 +311,9 @@ impl LineFormat for Csv {
                 Remark::with_text(Doubt::UnreadColumns, remark.count, text)
             })
         });
-        let counted = self.counts.remarks().into_iter().chain(self.objects.counts().remarks());
+        let mut counts = self.counts.clone();
+        counts.add_many(Doubt::OddNumbers, self.spellings.odd());
+        let counted = counts.remarks().into_iter().chain(self.objects.counts().remarks());
         layout.chain(unread).chain(self.time_remark.clone()).chain(counted).collect()
     }
 

@@ -166,6 +166,8 @@ pub(crate) struct Layout {
     pub(crate) ttl: Option<usize>,
     /// Each of them for people: what it is, and which column.
     pub(crate) described: Vec<String>,
+    /// Columns of the first line.
+    pub(crate) width: usize,
     /// What was assumed of the first line.
     pub(crate) remarks: Vec<Remark>,
 }
@@ -175,6 +177,8 @@ struct Finder<'a> {
     first: &'a [Field<'a>],
     /// Whether some column was found by name, so that the line is a header.
     named: bool,
+    /// The line is a record, in which usual names are data.
+    is_data: bool,
     described: Vec<(usize, String)>,
 }
 
@@ -183,7 +187,7 @@ impl Finder<'_> {
         let found = match given.as_deref() {
             Some("") => None,
             Some(name) => Some(self.column(name)?),
-            None => usual.iter().find_map(|name| self.by_name(name)).map(|index| (index, true)),
+            None => self.usual(usual),
         };
         let Some((index, by_name)) = found else { return Ok(None) };
         self.note(what, index, by_name);
@@ -201,9 +205,9 @@ impl Finder<'_> {
                 }
             }
             None => {
-                if let Some(index) = DEVICE_NAMES.iter().find_map(|name| self.by_name(name)) {
-                    found.extend(HOST_NAMES.iter().find_map(|name| self.by_name(name)).map(|host| (host, true)));
-                    found.push((index, true));
+                if let Some(device) = self.usual(DEVICE_NAMES) {
+                    found.extend(self.usual(HOST_NAMES));
+                    found.push(device);
                 }
             }
         }
@@ -211,6 +215,12 @@ impl Finder<'_> {
             self.note("device", *index, *by_name);
         }
         Ok(found.into_iter().map(|(index, _)| index).collect())
+    }
+
+    /// The column with the first of the usual names that is there.
+    fn usual(&self, names: &[&str]) -> Option<(usize, bool)> {
+        let found = names.iter().filter(|_| !self.is_data).find_map(|name| self.by_name(name));
+        found.map(|index| (index, true))
     }
 
     fn by_name(&self, name: &str) -> Option<usize> {
@@ -274,9 +284,16 @@ impl CsvColumns {
         first.iter().any(|field| names.iter().any(|name| same_name(field, name)))
     }
 
+    /// Whether the column that was given by number holds a number in a first line.
+    fn number_data(&self, first: &[Field]) -> bool {
+        let given = [&self.page, &self.address, &self.offset, &self.block].into_iter().flatten();
+        let mut columns = given.filter_map(|name| name.parse::<usize>().ok());
+        columns.any(|column| column > 0 && first.get(column - 1).is_some_and(|field| number(field, "").is_ok()))
+    }
+
     /// The layout that the first line gives, and whether that line only names columns.
     pub(crate) fn layout(&self, first: &[Field]) -> Result<(Layout, bool), String> {
-        let mut finder = Finder { first, named: false, described: Vec::new() };
+        let mut finder = Finder { first, named: false, is_data: self.number_data(first), described: Vec::new() };
         let block = finder.find("block", &self.block, BLOCK_NAMES)?;
         let block_unit = |index: usize| {
             let is_sector = SECTOR_NAMES.iter().any(|name| same_name(&first[index], name));
@@ -306,7 +323,8 @@ impl CsvColumns {
         // A column called `device` beside an object's name is no disk, unless it is said to be.
         let devices = if is_object && self.device.is_none() { Vec::new() } else { finder.devices(&self.device)? };
         let size = finder.find("size", &self.size, SIZE_NAMES)?;
-        let key_size = if is_object { finder.find("key size", &self.key_size, KEY_SIZE_NAMES)? } else { None };
+        let key_size =
+            if is_object && size.is_some() { finder.find("key size", &self.key_size, KEY_SIZE_NAMES)? } else { None };
         let count = match position {
             Position::Page(_) | Position::Block(..) => finder.find("count", &self.count, COUNT_NAMES)?,
             Position::Object(_) => finder.find("count", &self.count, REPEAT_NAMES)?,
@@ -321,7 +339,7 @@ impl CsvColumns {
         let ttl = finder.find("time to live", &self.ttl, TTL_NAMES)?;
         let is_header = finder.named || (!lone_number && !is_data(position, first));
         let mut remarks = Vec::new();
-        if is_header && !finder.named {
+        if is_header && (!finder.named || is_record(first)) {
             let text = format!("the first line is taken for a header: {}", columns_here(first, false));
             remarks.push(Remark::with_text(Doubt::FirstLineIsHeader, 1, text));
         }
@@ -342,6 +360,7 @@ impl CsvColumns {
             time,
             ttl,
             described,
+            width: first.len(),
             remarks,
         };
         Ok((layout, is_header))
@@ -417,7 +436,9 @@ fn time_unit(first: &[Field], index: usize) -> Option<TimeUnit> {
         () if name.ends_with(b"_ns") => Some(TimeUnit::Nanoseconds),
         () if name.ends_with(b"_us") => Some(TimeUnit::Microseconds),
         () if name.ends_with(b"_ms") => Some(TimeUnit::Milliseconds),
-        () if name.ends_with(b"_s") || name == b"relative_unix" => Some(TimeUnit::Seconds),
+        () if name.ends_with(b"_s") || name == b"relative_unix" || name == b"op_time" => Some(TimeUnit::Seconds),
+        // The block traces of SYSTOR '17, with the names of theirs.
+        () if has("iotype") && has("lun") => Some(TimeUnit::Seconds),
         // The block traces of MSR Cambridge, with the names of their columns.
         () if has("disknumber") && has("responsetime") => Some(TimeUnit::FileTime),
         () => None,

@@ -1,6 +1,6 @@
 //! The fields of a line of CSV, and what single fields mean: operations, kinds, times.
 
-use super::numbers::{number, words};
+use super::numbers::{decimal, number, words};
 use crate::Kind;
 use crate::error::quote;
 
@@ -90,15 +90,11 @@ pub(crate) fn operation_of(field: &[u8]) -> Result<(Operation, bool), String> {
         .strip_prefix(b"rest.")
         .map_or(word.as_slice(), |rest| rest.split(|byte| *byte == b'.').next().unwrap_or(rest));
     let operation = match word {
-        b"0" => return Ok((Operation::Read, true)),
-        b"1" => return Ok((Operation::Write, true)),
-        b"r" | b"read" | b"load" | b"get" | b"gets" | b"rs" | b"head" | b"false" | b"get_lease" | b"lease_get" => {
-            Operation::Read
-        }
+        b"0" | b"false" => return Ok((Operation::Read, true)),
+        b"1" | b"true" => return Ok((Operation::Write, true)),
+        b"r" | b"read" | b"load" | b"get" | b"gets" | b"rs" | b"head" | b"get_lease" | b"lease_get" => Operation::Read,
         b"w" | b"write" | b"store" | b"modify" | b"set" | b"put" | b"ws" | b"add" | b"replace" | b"cas" | b"append"
-        | b"prepend" | b"incr" | b"decr" | b"true" | b"set_lease" | b"lease_set" | b"copy" | b"post" => {
-            Operation::Write
-        }
+        | b"prepend" | b"incr" | b"decr" | b"set_lease" | b"lease_set" | b"copy" | b"post" => Operation::Write,
         b"delete" | b"del" | b"discard" | b"trim" | b"d" | b"unmap" => Operation::Delete,
         b"flush" | b"sync" | b"f" | b"touch" => Operation::Other,
         _ => {
@@ -174,8 +170,20 @@ pub(crate) fn time_number(field: &[u8]) -> Result<f64, String> {
     match value {
         Some(value) if value >= 0.0 && value.is_finite() => Ok(value),
         Some(_) => Err(format!("time {} is negative or not finite", quote(field))),
-        None => Err(format!("time {} is not a number", quote(field))),
+        None => Err(format!(
+            "time {} is not a number: write seconds since some point, or leave times out by --columns time=",
+            quote(field)
+        )),
     }
+}
+
+/// Nanoseconds of a time with a point, exactly; `None` if it is written otherwise or too long.
+fn decimal_time(field: &[u8], nanoseconds: u64) -> Option<u64> {
+    let point = memchr::memchr(b'.', field)?;
+    let (whole, part) = (decimal(&field[..point])?, &field[point + 1..]);
+    let scale = 10u64.checked_pow(u32::try_from(part.len()).ok()?)?;
+    let part = u128::from(decimal(part)?) * u128::from(nanoseconds) / u128::from(scale);
+    whole.checked_mul(nanoseconds)?.checked_add(u64::try_from(part).ok()?)
 }
 
 /// Nanoseconds of a time.
@@ -183,9 +191,11 @@ pub(crate) fn time_of(field: &[u8], unit: TimeUnit) -> Result<u64, String> {
     let nanoseconds = unit.nanoseconds();
     let time = match number(field, "time") {
         Ok(whole) => whole.checked_mul(nanoseconds),
-        Err(_) => Some(time_number(field)? * nanoseconds as f64)
-            .filter(|time| *time < u64::MAX as f64)
-            .map(|time| time as u64),
+        Err(_) => {
+            let rounded = time_number(field)? * nanoseconds as f64;
+            let rounded = Some(rounded).filter(|time| *time < u64::MAX as f64).map(|time| time as u64);
+            decimal_time(field.trim_ascii(), nanoseconds).or(rounded)
+        }
     };
     time.ok_or_else(|| {
         let (words, _) = unit.words();
@@ -214,6 +224,8 @@ mod tests {
         let why = time_of(b"1577808000000046", TimeUnit::Seconds).expect_err("absurd");
         assert!(why.contains("more than 584 years") && why.contains("time_us="), "{why}");
         assert!(time_of(b"1e300", TimeUnit::Nanoseconds).is_err());
+        let exact = time_of(b"1577808000.123456001", TimeUnit::Seconds);
+        assert_eq!(exact, Ok(1_577_808_000_123_456_001), "more digits than a floating-point number has");
     }
 
     #[test]

@@ -78,7 +78,9 @@ impl Events {
         let records = value.as_array().ok_or("is not a list of damo's records")?;
         let mut requests = Vec::new();
         for record in records {
-            let target = record.get("target_id").map(Value::to_string).unwrap_or_default();
+            // Each context of each thread of DAMON numbers its targets from 0.
+            let part = |key: &str| record.get(key).map(Value::to_string).unwrap_or_default();
+            let target = ["kdamond_idx", "context_idx", "target_id"].map(part).join(" ");
             let snapshots = record.get("snapshots").and_then(Value::as_array).ok_or("a record has no 'snapshots'")?;
             for snapshot in snapshots {
                 let time = snapshot.get("end_time").map(whole).transpose()?;
@@ -167,7 +169,9 @@ impl Events {
         if decimal(accesses).ok_or_else(wrong)? == 0 {
             return Ok(None);
         }
-        self.request(&Region { target, start, end, time })
+        // The thread, `kdamond.0`, stands first.
+        let target = [fields[0], b" ", target].concat();
+        self.request(&Region { target: &target, start, end, time })
     }
 }
 

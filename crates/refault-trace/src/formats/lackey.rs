@@ -4,18 +4,23 @@
 //! both pages. Valgrind's own lines (`==` and `--`) and superblocks (`SB`) are skipped; anything else is an error,
 //! because it means that the program's output went to the same place: give Valgrind a `--log-file`.
 
+use std::collections::HashSet;
+
 use super::numbers::{decimal, hexadecimal, pages_touched};
 use super::request::{LineFormat, Request, Weight, kind_detail};
 use crate::Kind;
 use crate::error::quote;
 use crate::reader::{Details, Options};
-use crate::remark::Remark;
+use crate::remark::{Counts, Doubt, Remark};
 
 pub(crate) struct Lackey {
     kind: Kind,
     kind_asked: bool,
     skip_instructions: bool,
     limit: u64,
+    /// Of those whose messages appear.
+    processes: HashSet<u64>,
+    counts: Counts,
 }
 
 /// Whether a line is of this format.
@@ -25,6 +30,12 @@ pub(crate) fn is_line(line: &[u8]) -> bool {
 
 fn is_message(line: &[u8]) -> bool {
     line.starts_with(b"==") || line.starts_with(b"--") || is_superblock(line)
+}
+
+/// The process of a message such as `==10832== Lackey`.
+fn process(line: &[u8]) -> Option<u64> {
+    let rest = line.strip_prefix(b"==").or_else(|| line.strip_prefix(b"--"))?;
+    decimal(&rest[..memchr::memmem::find(rest, &line[..2])?])
 }
 
 /// What `--trace-superblocks=yes` adds: `SB 0401ab70`.
@@ -50,6 +61,8 @@ impl Lackey {
             kind_asked: options.kind.is_some(),
             skip_instructions: options.skip_instructions,
             limit: options.limits.request_bytes,
+            processes: HashSet::new(),
+            counts: Counts::default(),
         }
     }
 }
@@ -57,6 +70,9 @@ impl Lackey {
 impl LineFormat for Lackey {
     fn parse(&mut self, line: &[u8]) -> Result<Option<Request>, String> {
         let Some((letter, address, size)) = access(line) else {
+            if let Some(process) = process(line) {
+                self.processes.insert(process);
+            }
             if is_message(line) || line.trim_ascii().is_empty() {
                 return Ok(None);
             }
@@ -66,6 +82,9 @@ impl LineFormat for Lackey {
             return Ok(None);
         }
         let (first_page, pages) = pages_touched(address, size, self.limit)?;
+        if pages == 0 {
+            self.counts.add(Doubt::EmptyRequests);
+        }
         let write = matches!(letter, b'S' | b'M');
         Ok((pages > 0).then_some(Request {
             first_page,
@@ -84,6 +103,7 @@ impl LineFormat for Lackey {
     }
 
     fn remarks(&self) -> Vec<Remark> {
-        Vec::new()
+        let processes = Remark::several_processes(self.processes.len(), "record each alone by --log-file=FILE.%p");
+        self.counts.remarks().into_iter().chain(processes).collect()
     }
 }

@@ -28,6 +28,8 @@ const FEATURE_BYTES: usize = 4;
 /// libCacheSim's numbers of operations that write, and of its deletion.
 const WRITES: [u8; 10] = [3, 4, 5, 6, 7, 8, 10, 11, 13, 14];
 const DELETE: u8 = 9;
+/// Those that read: none said, get, gets, read.
+const READS: [u8; 4] = [0, 1, 2, 12];
 
 /// Whether a file begins with this format's mark.
 pub(crate) fn is_head(head: &[u8]) -> bool {
@@ -40,6 +42,8 @@ pub(crate) struct Lcs {
     /// Of the records, once the header is read.
     version: Option<usize>,
     objects: Objects,
+    /// Of the first record.
+    tenant: Option<[u8; 3]>,
     counts: Counts,
 }
 
@@ -50,6 +54,7 @@ impl Lcs {
             kind_asked: options.kind.is_some(),
             version: None,
             objects: Objects::new(options),
+            tenant: None,
             counts: Counts::default(),
         }
     }
@@ -77,17 +82,24 @@ impl Lcs {
         let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| record[at + i]));
         let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| record[at + i]));
         let (seconds, object) = (u32_at(0), u64_at(4));
-        let (size, operation) = match version {
-            1 => (u64::from(u32_at(12)), 0),
-            2 => (u64::from(u32_at(12)), record[16]),
-            _ => (u64_at(12), record[20]),
+        // Operation and tenant are one number of 32 bits.
+        let (size, [operation, tenant @ ..]) = match version {
+            1 => (u64::from(u32_at(12)), [0; 4]),
+            2 => (u64::from(u32_at(12)), u32_at(16).to_le_bytes()),
+            _ => (u64_at(12), u32_at(20).to_le_bytes()),
         };
+        if *self.tenant.get_or_insert(tenant) != tenant {
+            self.counts.add(Doubt::OtherTenants);
+        }
         if version >= 3 && u32_at(24) > 0 {
             self.counts.add(Doubt::TimesToLive);
         }
         if operation == DELETE {
             self.counts.add(Doubt::Deletions);
             return Ok(None);
+        }
+        if !READS.contains(&operation) && !WRITES.contains(&operation) {
+            self.counts.add(Doubt::UnknownOperations);
         }
         let (first_page, pages, weight) = self.objects.pages(numbered(object), Some(size))?;
         let (time, write) = (Some(u64::from(seconds) * SECOND_NS), WRITES.contains(&operation));

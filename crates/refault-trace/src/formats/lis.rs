@@ -55,8 +55,10 @@ impl LineFormat for Lis {
         if fields.clone().count() > 2 {
             return Err("more than four numbers; a line is: first block, count, ignored, request number".to_owned());
         }
-        for field in fields {
-            number(field, "third or fourth number")?;
+        for (index, field) in fields.enumerate() {
+            if number(field, "third or fourth number")? != 0 && index == 0 {
+                self.counts.add(Doubt::IgnoredNumbers);
+            }
         }
         let outside = || format!("{count} blocks from {start} end beyond 2^64 bytes");
         let offset = start.checked_mul(self.block_bytes).ok_or_else(outside)?;

@@ -17,6 +17,9 @@ use crate::formats::PAGE_BYTES;
 use crate::reader::{ObjectPages, ObjectsAs, Options};
 use crate::remark::{Counts, Doubt};
 
+/// Bytes of an object, at most, whatever it is taken for: more is a negative size, or no size.
+const MAX_BYTES: u64 = 1 << 50;
+
 /// Finds the pages of objects.
 pub(crate) struct Objects {
     /// First page and number of pages of each object, and its last size, if objects have sizes.
@@ -80,10 +83,21 @@ impl Objects {
         &self.counts
     }
 
+    /// The last record counts `times` more.
+    pub(crate) fn repeat(&mut self, times: u64, size: Option<u64>) {
+        self.accesses = self.accesses.saturating_add(times);
+        self.bytes = self.bytes.map(|bytes| bytes.saturating_add(size.unwrap_or(0).saturating_mul(times)));
+    }
+
     /// The pages of an object of `size` bytes, if its size is known.
     pub(crate) fn pages(&mut self, object: u64, size: Option<u64>) -> Result<Pages, String> {
-        if let Some(size) = size.filter(|size| *size > self.limit) {
-            return Err(format!("an object of {size} bytes is beyond the limit of {}", self.limit));
+        // Where sizes are no pages, they cost nothing.
+        if let Some(size) = size.filter(|size| *size > self.limit && (self.places.is_some() || *size > MAX_BYTES)) {
+            return Err(format!(
+                "an object of {size} bytes is beyond the limit of {}: --objects-one-page-each takes any, and so does \
+                 compare --objects-whole",
+                self.limit
+            ));
         }
         if size == Some(0) {
             if self.skip_size_zero {
@@ -125,6 +139,35 @@ impl Objects {
 pub(crate) fn named(key: &[u8]) -> u64 {
     let own = decimal(key).filter(|number| *number <= Entry::MAX_PAGE && (key.len() == 1 || key[0] != b'0'));
     own.unwrap_or_else(|| xxh3_64(key) >> (u64::BITS - Entry::MAX_PAGE.count_ones()))
+}
+
+/// How names are spelt that stand for numbers, seen so far.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Spellings {
+    names: bool,
+    plain: bool,
+    odd: u64,
+}
+
+impl Spellings {
+    /// Looks at a key.
+    pub(crate) fn see(&mut self, key: &[u8]) {
+        let is_digits = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+        let hexadecimal = key.strip_prefix(b"0x").or_else(|| key.strip_prefix(b"0X"));
+        let point = memchr::memchr(b'.', key).map(|point| (&key[..point], &key[point + 1..]));
+        match () {
+            () if is_digits(key) && (key.len() == 1 || key[0] != b'0') => self.plain = true,
+            () if is_digits(key) => self.odd += 1,
+            () if hexadecimal.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) => self.odd += 1,
+            () if point.is_some_and(|(whole, part)| is_digits(whole) && is_digits(part)) => self.odd += 1,
+            () => self.names = true,
+        }
+    }
+
+    /// Keys that may be meant to be the number that others are; none where keys are names.
+    pub(crate) fn odd(&self) -> u64 {
+        if self.plain && !self.names { self.odd } else { 0 }
+    }
 }
 
 /// The number of an object that has one, folded into 56 bits if it is larger (a hash).

@@ -38,6 +38,8 @@ pub(crate) struct Perf {
     /// Page faults, and the pages that they are on, up to some.
     faults: u64,
     faulted: HashSet<u64>,
+    /// Of the samples with a time, where that is said.
+    processes: HashSet<u64>,
     counts: Counts,
 }
 
@@ -53,6 +55,8 @@ struct Sample {
 /// Memory causes fewer faults on one page.
 const MIN_FAULTS: u64 = 1000;
 const MAX_FAULTS_PER_PAGE: u64 = 20;
+/// Processes that are counted, and one more.
+const MAX_PROCESSES: usize = 4096;
 /// The lowest address of the kernel's half.
 const KERNEL: u64 = 0xFFFF_8000_0000_0000;
 /// Digits of an address behind another, at least: fewer could be a symbol's name.
@@ -87,6 +91,14 @@ fn event<'a>(fields: &[&'a [u8]]) -> Option<(Option<u64>, usize)> {
     };
     let time = time.and_then(|index| seconds(&fields[index][..fields[index].len() - 1]));
     Some((time, name))
+}
+
+/// The process before the time: `comm 10832 [003] 69707.446255:`, or with its thread `10832/10835`.
+fn process(line: &[u8]) -> Option<u64> {
+    let fields: Vec<&[u8]> = words(line).collect();
+    let time = fields.iter().position(|word| word.strip_suffix(b":").is_some_and(|word| seconds(word).is_some()))?;
+    let before = fields[..time].iter().rev().find(|word| !word.starts_with(b"["))?;
+    decimal(&before[..memchr::memchr(b'/', before).unwrap_or(before.len())])
 }
 
 fn sample(line: &[u8]) -> Option<Sample> {
@@ -147,6 +159,7 @@ impl Perf {
             is_damon: false,
             faults: 0,
             faulted: HashSet::new(),
+            processes: HashSet::new(),
             counts: Counts::default(),
         }
     }
@@ -200,9 +213,12 @@ impl LineFormat for Perf {
             return Ok(None);
         }
         let Some(sample) = self.sample(line)? else {
+            let is_event = event(&words(line).collect::<Vec<_>>()).is_some_and(|(time, _)| time.is_some());
             // A call chain stands in lines of its own behind its event.
-            if !line[0].is_ascii_whitespace() {
-                self.counts.add(Doubt::NotAnEvent);
+            match line[0].is_ascii_whitespace() {
+                _ if is_event => self.counts.add(Doubt::NoAddress),
+                false => self.counts.add(Doubt::NotAnEvent),
+                true => {}
             }
             return Ok(None);
         };
@@ -215,6 +231,9 @@ impl LineFormat for Perf {
                 "{} has the address of an instruction, not of data: record with `perf record -d` and print with {FIELDS}",
                 quote(line)
             ));
+        }
+        if self.processes.len() <= MAX_PROCESSES {
+            self.processes.extend(process(line));
         }
         if sample.address >= KERNEL {
             self.counts.add(Doubt::KernelAddresses);
@@ -238,6 +257,7 @@ impl LineFormat for Perf {
 
     fn remarks(&self) -> Vec<Remark> {
         let mut remarks = self.counts.remarks();
+        remarks.extend(Remark::several_processes(self.processes.len(), "print one alone by `perf script --pid PID`"));
         let pages = self.faulted.len() as u64;
         if self.faults >= MIN_FAULTS && pages * MAX_FAULTS_PER_PAGE < self.faults {
             let text = format!(

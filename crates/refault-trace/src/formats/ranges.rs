@@ -49,6 +49,11 @@ impl Ranges {
         Ok(first_page + (index << self.shift))
     }
 
+    /// The number, by appearance, of the one that a page of a wide range belongs to.
+    pub(crate) fn index_of(page: u64) -> usize {
+        (page >> WIDE_SHIFT) as usize
+    }
+
     /// How many there are, for people.
     pub(crate) fn described(&self) -> String {
         match self.names.len() {

@@ -1,6 +1,7 @@
 //! Writing CSV: columns `page,kind,write`, `size` and `time_ns` if the first block has them.
 //!
-//! [`crate::Format::Csv`] reads it back as it was: a size beside a page only weighs.
+//! [`crate::Format::Csv`] reads it back as it was. A size beside a page only weighs; objects with sizes, of which memory
+//! may hold as many as their bytes allow, are in a column `object` instead.
 
 use std::fs::File;
 use std::io::Write;
@@ -40,7 +41,8 @@ impl CsvWriter {
         let (sizes, times) = *self.columns.get_or_insert(here);
         self.text.clear();
         if self.lines == 0 {
-            self.text.extend(b"page,kind,write");
+            self.text.extend(if block.objects { &b"object"[..] } else { b"page" });
+            self.text.extend(b",kind,write");
             self.text.extend(if sizes { &b",size"[..] } else { b"" });
             self.text.extend(if times { &b",time_ns\n"[..] } else { b"\n" });
             self.lines = 1;

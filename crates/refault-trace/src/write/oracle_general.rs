@@ -70,7 +70,7 @@ impl OracleGeneralWriter {
     /// Appends a block.
     ///
     /// # Errors
-    /// The device is full or failed; there are more than 2^63 accesses.
+    /// The device is full or failed; there are more than 2^63 accesses, a size of 4 GiB or a span of 136 years.
     pub fn write(&mut self, block: Block<'_>) -> Result<(), TraceError> {
         for (index, entry) in block.entries.iter().enumerate() {
             let object = self.object(*entry);
@@ -81,9 +81,14 @@ impl OracleGeneralWriter {
             });
             let size = block.bytes.map_or(PAGE_BYTES, |bytes| bytes[index]);
             let mut record = Record::default();
-            record[0..4].copy_from_slice(&u32::try_from(seconds).unwrap_or(u32::MAX).to_le_bytes());
+            let fitting = |number: u64, what: &str| {
+                let reason = || format!("{what} {number} has more than the 32 bits of oracleGeneral: write .csv");
+                let place = Place::Offset(self.records * ORACLE_RECORD_BYTES as u64);
+                u32::try_from(number).map_err(|_| TraceError::malformed(&self.path, place, reason()))
+            };
+            record[0..4].copy_from_slice(&fitting(seconds, "a time in seconds of")?.to_le_bytes());
             record[4..12].copy_from_slice(&object.to_le_bytes());
-            record[12..16].copy_from_slice(&u32::try_from(size).unwrap_or(u32::MAX).to_le_bytes());
+            record[12..16].copy_from_slice(&fitting(size, "a size in bytes of")?.to_le_bytes());
             record[NEXT_AT..].copy_from_slice(&(-1i64).to_le_bytes());
             self.append(object, record).map_err(|source| self.failed(source))?;
         }
