@@ -40,7 +40,12 @@ pub(crate) extern "C" fn on_signal(signal: i32, info: *mut Info, context: *mut C
     crate::calls::enter::find_lost(thread, context);
     match signal {
         SIGSYS if info.asks_for_room() => return make_room(thread, context),
-        SIGSYS if early::is_timer(info) => return early::end_call(thread, context),
+        SIGSYS if early::is_timer(info) => {
+            if let Some(info) = early::end_call(thread, context) {
+                signals::arrive(thread, &info, context);
+            }
+            return;
+        }
         SIGBUS if info.code > 0 => {
             let error = context.registers[register::ERROR];
             if serve(thread, info.address, error & FAULT_WRITE != 0, error & FAULT_PRESENT != 0) {

@@ -18,7 +18,6 @@ use crate::frame::{AlternateStack, Context, Frame, Info, register};
 use crate::memory::area;
 use crate::patched::fast_call::Fast;
 use crate::process::environment::Environment;
-use crate::signals::early::Early;
 use crate::signals::sets::Actions;
 
 /// Bytes of a block.
@@ -77,6 +76,12 @@ impl Remade {
 fn was_made(context: &Context, after: u64) -> bool {
     let is_gate = crate::frame::Window::of(after as usize).is_some_and(|window| window.is_gate);
     is_gate || context.registers[register::RCX] == after
+}
+
+/// A signal that is put aside until a call is over, and the timer that ends the call ([`crate::signals::early`]).
+pub(crate) struct Early {
+    pub(crate) info: Info,
+    pub(crate) timer: i32,
 }
 
 /// See the module.

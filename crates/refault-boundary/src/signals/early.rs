@@ -18,9 +18,8 @@ use refault_linux::signals::{SI_TIMER, SIGEV_THREAD_ID};
 use refault_linux::sys;
 
 use crate::frame::{Context, Info, Window, register};
-use crate::signals;
 use crate::signals::sets::{ALL, SIGSYS, bit};
-use crate::thread::{Remade, Thread};
+use crate::thread::{Early, Remade, Thread};
 
 /// What tells the timer's signal from the program's own.
 const ENDS_CALL: usize = usize::from_le_bytes(*b"refault?");
@@ -29,12 +28,6 @@ const FIRST: u64 = 50_000;
 const AGAIN: u64 = 1_000_000;
 /// The program's signals that are blocked while a call is made with one aside.
 pub(crate) const BLOCKED: u64 = ALL & !bit(SIGSYS);
-
-/// The signal that is aside, and the timer.
-pub(crate) struct Early {
-    info: Info,
-    timer: i32,
-}
 
 /// `struct sigevent`, for a thread.
 #[repr(C)]
@@ -88,20 +81,16 @@ pub(crate) fn is_timer(info: &Info) -> bool {
     info.code == SI_TIMER && info.rest[0] as usize == ENDS_CALL
 }
 
-/// The timer's signal has come, at `context`. If it has met the call waiting, the call is over. Does not return then.
-pub(crate) fn end_call(thread: &mut Thread, context: &mut Context) {
+/// The timer's signal has come, at `context`. The signal that was aside, if its call waited and is over now.
+pub(crate) fn end_call(thread: &mut Thread, context: &Context) -> Option<Info> {
     let registers = &context.registers;
-    let Some(window) = Window::of(registers[register::RIP] as usize).filter(|_| thread.is_at_work(context)) else {
-        return;
-    };
+    let window = Window::of(registers[register::RIP] as usize).filter(|_| thread.is_at_work(context))?;
     let ended = thread.remade.after_a_request(context, window.call as u64, window.after as u64);
     let is_over = registers[register::RIP] as usize == window.after && registers[register::RAX] as isize == EINTR;
     let is_put_back = registers[register::RIP] as usize == window.call && ended != Remade::No;
     if !(is_over || is_put_back) {
-        return;
+        return None;
     }
     thread.remade = ended;
-    if let Some(info) = take(thread) {
-        signals::arrive(thread, &info, context);
-    }
+    take(thread)
 }
