@@ -191,7 +191,8 @@ class CachedFile(io.RawIOBase):
         return self._native.truncate(size)
 
     def fileno(self) -> int:
-        """A descriptor of the file through the kernel's page cache, at the position of now, which it does not follow.
+        """A descriptor of the file through the kernel's page cache. From then on the position is the descriptor's: a child process
+        that writes to it, say, moves this one, too.
 
         What was written here is there to be read. What others write by it is found here at the next call, except through
         a mapping (``mmap``), where :meth:`reload` is needed. A store's object has none: :class:`io.UnsupportedOperation`.
@@ -229,7 +230,9 @@ class CachedFile(io.RawIOBase):
         raise TypeError(f"cannot pickle or copy '{type(self).__name__}' object: open the file again, or send its name")
 
     def __repr__(self) -> str:
-        return f"<refault.CachedFile name={self.name!r} mode={self.mode!r}>"
+        kind = type(self)
+        known = "refault.CachedFile" if kind is CachedFile else f"{kind.__module__}.{kind.__qualname__}"
+        return f"<{known} name={self.name!r} mode={self.mode!r}>"
 
 
 def open(

@@ -1,6 +1,7 @@
 """What a cached file does beside what Python's own files do, operation by operation."""
 
 import copy
+import errno
 import gc
 import io
 import mmap
@@ -55,6 +56,7 @@ OPERATIONS = {
     "readall": lambda file, n, data: file.readall(),
     "readinto": lambda file, n, data: filled(file, n),
     "readline": lambda file, n, data: file.readline(),
+    "readline of nothing": lambda file, n, data: file.readline(0),
     "readline of a size": lambda file, n, data: file.readline(1 + n % 9),
     "readlines": lambda file, n, data: file.readlines(n),
     "next": lambda file, n, data: next(file, None),
@@ -120,8 +122,9 @@ def test_it_does_what_an_unbuffered_file_does(path, mode):
             assert seen == expected, f"{name}({n}), step {step} of seed {seed}"
             assert ours.tell() == plain.tell(), f"after {name}({n}), step {step} of seed {seed}"
     assert its_path.read_bytes() == path.read_bytes(), seed
+    # Python's own do not look whether they are closed where there is nothing to be read.
     for name, work in OPERATIONS.items():
-        if name not in ("mode", "closed"):
+        if name not in ("mode", "closed", "readline of nothing"):
             expected, seen = (said(lambda: work(file, 1, b"x")) for file in (plain, ours))
             assert seen == expected, f"{name} of a closed file"
 
@@ -191,6 +194,41 @@ def test_an_error_names_the_path_as_it_was_given(path, monkeypatch, kind, name, 
             opens(kind(name), mode)
         told.append((type(error.value), error.value.errno, error.value.filename))
     assert told[0] == told[1]
+
+
+def test_an_offset_beyond_any_file_is_an_error_with_a_number(path):
+    with refault.open(path, "r+b", memory="1M") as file:
+        for offset in ((1 << 63) - 2, (1 << 62) + 4097):
+            for work in (lambda: file.write_at(offset, b"x"), lambda: file.seek(offset) and file.write(b"xy")):
+                with pytest.raises(OSError) as told:
+                    work()
+                assert told.value.errno in (errno.EFBIG, errno.EINVAL) and told.value.filename == str(path)
+            assert file.read_at(offset, 10) == b""
+        with pytest.raises(OSError) as told:
+            file.truncate(1 << 62)
+        assert told.value.errno == errno.EFBIG
+
+
+def test_what_is_appended_to_a_block_device_is_not_written_to_its_beginning(path):
+    contents = os.urandom(1 << 20)
+    path.write_bytes(contents)
+    try:
+        made = subprocess.run(["losetup", "--find", "--show", path], capture_output=True, text=True)
+    except FileNotFoundError:
+        pytest.skip("no losetup")
+    if made.returncode != 0:
+        pytest.skip(f"losetup makes no device: {made.stderr}")
+    device = made.stdout.strip()
+    try:
+        for opens in (lambda mode: open(device, mode, buffering=0), lambda mode: refault.open(device, mode, memory="1M")):
+            for mode in ("ab", "a+b"):
+                with opens(mode) as file:
+                    assert file.tell() == len(contents)
+                    assert said(lambda: file.write(b"over")) == ("OSError", errno.ENOSPC)
+            with opens("rb") as file:
+                assert file.read() == contents
+    finally:
+        subprocess.run(["losetup", "--detach", device], check=True)
 
 
 def test_a_copy_is_refused(path):
@@ -437,6 +475,24 @@ def test_a_descriptor_sees_what_was_written_and_what_is_written_by_it_is_found(p
         os.replace(path, path.with_name("moved"))
         path.write_bytes(b"another")
         assert os.pread(file.fileno(), 7, 0) == b"written", "the file that was opened, whatever has its name"
+
+
+def test_what_a_child_process_writes_by_the_descriptor_is_not_written_over(path):
+    seen = []
+    for opens in (lambda mode: open(path, mode, buffering=0), lambda mode: refault.open(path, mode, memory="1M")):
+        for mode in ("wb", "ab", "w+b"):
+            with opens(mode) as file:
+                file.write(b"before\n")
+                subprocess.run(["echo", "a child's"], stdout=file, check=True)
+                where = file.tell()
+                file.write(b"after\n")
+                subprocess.run(["echo", "again"], stdout=file, check=True)
+            seen.append((mode, where, path.read_bytes()))
+        with opens("rb") as file:
+            file.seek(3)
+            first = os.read(file.fileno(), 4)
+            seen.append((first, file.read(3), file.tell(), os.lseek(file.fileno(), 1, os.SEEK_SET), file.read(2), file.seek(-1, 1)))
+    assert seen[: len(seen) // 2] == seen[len(seen) // 2 :]
 
 
 def test_a_descriptor_that_others_closed_is_not_closed_again(path):

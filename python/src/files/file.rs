@@ -143,10 +143,25 @@ impl File {
             if taken.was_waited_for && self.known().is_none() {
                 return Err(closed());
             }
-            let (outcome, to) = work(&here.source, self.at.load(Ordering::Relaxed))?;
+            let lent = self.lent();
+            let at = lent.as_ref().map_or_else(|| self.at.load(Ordering::Relaxed), |(_, at)| *at);
+            let (outcome, to) = work(&here.source, at)?;
             self.at.store(to, Ordering::Relaxed);
+            if let Some((plain, _)) = lent {
+                plain.move_to(to);
+            }
             Ok(outcome)
         })
+    }
+
+    /// The descriptor that was lent, and where it stands: who has it moves the position, as that of a file of Python's own.
+    fn lent(&self) -> Option<(Arc<Plain>, u64)> {
+        if !self.is_lent.load(Ordering::Relaxed) {
+            return None;
+        }
+        let plain = self.plain.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let at = plain.position()?;
+        Some((plain, at))
     }
 
     fn check_reads(&self, py: Python<'_>) -> PyResult<()> {
@@ -216,6 +231,8 @@ impl File {
     fn append(&self, py: Python<'_>, source: &Source, bytes: &[u8]) -> PyResult<(usize, u64)> {
         let plain = self.plain(py, source)?;
         let appended = py.detach(|| {
+            // A block device is not appended to: what is written goes where the descriptor stands.
+            (&mut plain.file()).seek(SeekFrom::End(0))?;
             let written = (&mut plain.file()).write(bytes)?;
             let end = (&mut plain.file()).stream_position()?;
             source.file.reload_if_changed()?;
@@ -331,8 +348,11 @@ impl File {
     /// From the position to the end of the line, or of the file, or `length` bytes if that is not negative.
     fn readline<'py>(&self, py: Python<'py>, length: i64) -> PyResult<Bound<'py, PyBytes>> {
         self.moving(py, |source, at| {
-            self.check_reads(py)?;
             let most = usize::try_from(length).unwrap_or(usize::MAX);
+            // Python's own read nothing then, and so do not find that they may not.
+            if most > 0 {
+                self.check_reads(py)?;
+            }
             let (mut line, mut part) = (Vec::new(), *LINE_PARTS.start());
             while line.len() < most {
                 let (known, wanted) = (line.len(), part.min(most - line.len()));
@@ -421,14 +441,13 @@ impl File {
         })
     }
 
-    /// A descriptor of the file through the kernel's cache, at the position of now. It ends when the file is closed.
+    /// A descriptor of the file through the kernel's cache, which has its position. It ends when the file is closed.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
-        self.with_here(py, |here| {
-            let at = self.at.load(Ordering::Relaxed);
-            let plain = self.plain(py, &here.source)?;
+        self.moving(py, |source, at| {
+            let plain = self.plain(py, source)?;
             (&mut plain.file()).seek(SeekFrom::Start(at)).map_err(|error| self.failed(&error))?;
             self.is_lent.store(true, Ordering::Relaxed);
-            Ok(plain.file().as_raw_fd())
+            Ok((plain.file().as_raw_fd(), at))
         })
     }
 

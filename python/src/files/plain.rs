@@ -1,7 +1,7 @@
 //! A file with a descriptor of its own, through the kernel's cache, which may be lent to others.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::mem::ManuallyDrop;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -38,6 +38,20 @@ impl Plain {
             return Err(io::Error::from_raw_os_error(libc::ESTALE));
         }
         Ok(Plain { file: ManuallyDrop::new(file), identity })
+    }
+
+    /// Where its descriptor stands, if that is its own still.
+    pub(super) fn position(&self) -> Option<u64> {
+        let is_own = identity(&self.file).is_ok_and(|now| now == self.identity);
+        let mut file = self.file();
+        if is_own { file.stream_position().ok() } else { None }
+    }
+
+    /// Moves its descriptor, which was its own a moment ago.
+    pub(super) fn move_to(&self, at: u64) {
+        // A regular file can be moved to where a file of Python's can be.
+        let mut file = self.file();
+        let _ = file.seek(SeekFrom::Start(at));
     }
 
     /// To be used as `&mut &File`, as reads and writes want it.

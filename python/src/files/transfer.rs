@@ -67,13 +67,30 @@ fn fill_in_parts(py: Python<'_>, file: &Arc<CachedFile>, buffer: &mut [u8], offs
     Ok(done)
 }
 
+/// The number of an error that the cache found, not the system.
+fn number(error: &ReadError) -> Option<i32> {
+    match error {
+        ReadError::Short { .. } => Some(libc::EIO),
+        ReadError::NoRoom => Some(libc::ENOMEM),
+        ReadError::TooManyPages => Some(libc::EFBIG),
+        _ => None,
+    }
+}
+
+fn numbered(number: Option<i32>, sentence: String, path: Option<&Path>) -> PyErr {
+    match number {
+        Some(number) => refused(number, sentence, path),
+        None => PyOSError::new_err(sentence),
+    }
+}
+
 pub(super) fn read_error(py: Python<'_>, error: ReadError, path: Option<&Path>) -> PyErr {
     match &error {
         ReadError::Io { offset, error: source } => match raised(source) {
             Some(cause) => os_error_from(py, cause, &format!("reading the page at byte {offset}")),
             None => os_error(source, error.to_string(), path),
         },
-        _ => PyOSError::new_err(error.to_string()),
+        _ => numbered(number(&error), error.to_string(), path),
     }
 }
 
@@ -82,6 +99,7 @@ pub(super) fn write_error(error: WriteError, path: Option<&Path>) -> PyErr {
         WriteError::Io { error: source, .. } | WriteError::Read(ReadError::Io { error: source, .. }) => {
             os_error(source, error.to_string(), path)
         }
+        WriteError::Read(found) => numbered(number(found), error.to_string(), path),
         WriteError::NotForWriting { .. } => refused(libc::EBADF, error.to_string(), path),
         _ => PyOSError::new_err(error.to_string()),
     }
