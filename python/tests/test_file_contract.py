@@ -209,6 +209,36 @@ def test_an_offset_beyond_any_file_is_an_error_with_a_number(path):
         assert told.value.errno == errno.EFBIG
 
 
+def test_a_limit_of_the_process_is_said_as_it_is(path):
+    code = """
+import errno, os, resource, sys, refault
+path = sys.argv[1]
+for limit in (6_000_000, 1 << 20, 4097):
+    for over in (1, 3000, 4096, 20_000, 300_000):
+        os.truncate(path, 0)
+        at = max(limit - over // 2, 0)
+        with refault.open(path, "r+b", memory="1M") as file:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+            file.write_at(0, b"a" * min(limit, 5000))
+            file.write_at(limit - 3, b"end")
+            assert file.size() == limit
+            try:
+                file.write_at(at, b"b" * over)
+                raise SystemExit(f"{over} around {limit} is taken")
+            except OSError as error:
+                assert error.errno == errno.EFBIG, (limit, over, error)
+            assert file.size() == os.path.getsize(path) == limit
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            file.write_at(at, b"c" * over)
+            assert file.read_at(at, over) == b"c" * over
+        with open(path, "rb") as plain:
+            data = plain.read()
+        assert data[at : at + over] == b"c" * over and len(data) == max(at + over, limit)
+"""
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_what_is_appended_to_a_block_device_is_not_written_to_its_beginning(path):
     contents = os.urandom(1 << 20)
     path.write_bytes(contents)

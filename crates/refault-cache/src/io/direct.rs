@@ -361,12 +361,21 @@ impl Backing for DirectFile {
 
     fn write(&self, from: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
         let (writer, gathers) = self.writer()?;
-        let whole = is_whole(from, offset);
-        let bytes = self.changes.during(&*self.file()?, || match gathers || whole {
-            true => Ok(rustix::io::pwritev(&writer, from, offset)?),
-            false => self.write_exactly(&writer, from, offset),
+        let mut by_kernel = gathers || !is_whole(from, offset);
+        let bytes = self.changes.during(&*self.file()?, || {
+            if gathers {
+                return Ok(rustix::io::pwritev(&writer, from, offset)?);
+            }
+            if !by_kernel {
+                match rustix::io::pwritev(&writer, from, offset) {
+                    // What a limit of the process's cuts off leaves no whole sectors: the rest goes the other way.
+                    Err(Errno::INVAL) => by_kernel = true,
+                    outcome => return Ok(outcome?),
+                }
+            }
+            self.write_exactly(&writer, from, offset)
         })?;
-        if gathers || !whole {
+        if by_kernel {
             self.copies.written(offset, bytes as u64);
         }
         Ok(bytes)

@@ -1,6 +1,7 @@
 //! Writing pages and parts of pages to what is below a file, to their ends.
 //!
-//! A write that falls short goes on from the last sector that is whole; one that was interrupted is made again.
+//! A write that falls short goes on from the last sector that is whole. If that gets no further, and any bytes are taken,
+//! it goes on from the byte where it ended: so what is in the way there is told. One that was interrupted is made again.
 
 use std::io::{self, ErrorKind, IoSlice};
 
@@ -19,7 +20,7 @@ pub(crate) fn write_pages(backing: &dyn Backing, pages: &[&Page], offset: u64) -
     let mut done = retried(|| backing.write(&slices, offset))?;
     let mut fruitless = 0;
     while done < wanted {
-        let from = done / 512 * 512;
+        let from = if fruitless > 0 && backing.takes_any_bytes() { done } else { done / 512 * 512 };
         let page = &pages[from / PAGE_SIZE].0[from % PAGE_SIZE..];
         let written = retried(|| backing.write(&[IoSlice::new(page)], offset + from as u64))?;
         fruitless = if from + written > done { 0 } else { fruitless + 1 };
