@@ -3,6 +3,7 @@
 mod table;
 mod write;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -10,7 +11,9 @@ use refault_console::{Contents, Failure, Format, Progress, ResultArgs, read_text
 use refault_lab::scenarios::{self, Case, Request};
 use refault_sim::machine::End;
 use refault_sim::machine::device::PRESETS;
+use refault_trace::{Reading, Source};
 
+use crate::source::say_remarks;
 use refault_console::text::number;
 use refault_console::text::plain_table;
 use refault_lab::size::Size;
@@ -44,6 +47,9 @@ pub struct ScenarioArgs {
     /// Runs of each with random numbers of their own; tables say mean and standard deviation
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: u32,
+    /// Refuse traces of which anything was left out, reordered or assumed [default: say so, a line each]
+    #[arg(long)]
+    strict: bool,
     #[command(flatten)]
     result: ResultArgs,
     /// Write all counters over time as CSV (needs sample = "…" in the scenario)
@@ -78,6 +84,7 @@ pub fn run(args: &ScenarioArgs) -> Result<(), Failure> {
         (None, false) => {}
     }
     let request = read(args, &args.file)?;
+    say_traces(args, &request)?;
     if (args.samples.is_some() || args.report.is_some()) && request.scenario.config.sample_interval == 0 {
         let remedy = "add sample = \"1s\" to [machine]";
         return Err(Failure::usage("nothing is sampled over time", args.file.display(), remedy));
@@ -122,10 +129,34 @@ fn read(args: &ScenarioArgs, file: &Path) -> Result<Request, Failure> {
     Ok(Request::new(&text, &file.display().to_string(), &args.policy, &args.memory, args.seeds)?)
 }
 
+/// Says what readers left out or assumed of the traces that tasks replay, by a pass over each.
+fn say_traces(args: &ScenarioArgs, request: &Request) -> Result<(), Failure> {
+    let mut seen = HashSet::new();
+    for phase in request.scenario.config.tasks.iter().flat_map(|task| &task.phases) {
+        let Source::File { path, .. } = &phase.workload else { continue };
+        if !seen.insert(path) {
+            continue;
+        }
+        let (mut reader, mut block) = (phase.workload.open()?, Vec::new());
+        while reader.read_block(&mut block)? > 0 {}
+        let reading = Reading::of(&*reader);
+        if let Some(remark) = reading.remarks.first().filter(|_| args.strict) {
+            return Err(Failure::usage("cannot read trace", path.display(), format!("refused by --strict: {remark}")));
+        }
+        let name = phase.workload.name();
+        say_remarks(&name, &reading);
+        if let Some(note) = reading.note() {
+            say(format_args!("{name}: {note}"));
+        }
+    }
+    Ok(())
+}
+
 /// Builds the machine under each of its policies, and runs none.
 fn check(args: &ScenarioArgs, file: &Path) -> Result<(), Failure> {
     let request = read(args, file)?;
     request.check()?;
+    say_traces(args, &request)?;
     let names: Vec<&str> = request.policies.iter().map(|spec| spec.label.as_str()).collect();
     with_output(None, |out| {
         writeln!(out, "{}: no mistakes found; it can be run under {}", file.display(), names.join(", "))

@@ -70,6 +70,26 @@ fn every_command_says_what_it_guessed_and_strict_refuses() {
 }
 
 #[test]
+fn a_scenario_counts_sizes_of_its_traces_and_says_what_was_assumed() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let trace = large_objects(&directory);
+    let machine = format!(
+        "[machine]\ncpus = 1\nmemory = \"2M\"\nfile_device = \"nvme\"\npolicy = \"lru\"\n[[file]]\nname = \"f\"\nsize = \"16M\"\n\
+         [[task]]\nname = \"t\"\n[[task.workload]]\ntrace = \"{trace}\"\nfile = \"f\"\n"
+    );
+    let path = file(&directory, "machine.toml", &machine);
+    let output = refault(&["scenario", &path, "--format", "json"]);
+    let said = text(&output.stderr);
+    assert!(said.contains("large: 30 accesses are taken for reads") && said.contains("mean 1048576 bytes"), "{said}");
+    assert!(text(&output.stdout).contains("7680"), "256 pages of each of 30 accesses: {}", text(&output.stdout));
+    for command in [&["scenario", &path, "--strict"][..], &["scenario", "check", &path, "--strict"]] {
+        let strict = refault(command);
+        assert_eq!(strict.status.code(), Some(2));
+        assert!(text(&strict.stderr).contains("refused by --strict"), "{}", text(&strict.stderr));
+    }
+}
+
+#[test]
 fn a_conversion_says_what_its_format_has_no_place_for() {
     let directory = TempDir::new().expect("a temporary directory");
     let path = file(&directory, "a.csv", "time_s,op,object,size\n1,get,7,5000\n2,set,8,5000\n");

@@ -206,9 +206,10 @@ impl Doubt {
                 "records of size 0 are taken for accesses to their objects; --skip-size-zero leaves such records out",
             ),
             Doubt::EmptyObjectsLeftOut => ("record of size 0 is left out", "records of size 0 are left out"),
-            Doubt::UnsizedObjects => {
-                ("record says no size and is taken for one page", "records say no size and are taken for one page each")
-            }
+            Doubt::UnsizedObjects => (
+                "record says no size: its object is taken to be as large as before, or one page if that is not known",
+                "records say no size: their objects are taken to be as large as before, or one page each if that is not known",
+            ),
             Doubt::ChangedSizes => (
                 "access finds its object with another size than before; an object that grew gets new pages",
                 "accesses find their object with another size than before; an object that grew gets new pages",

@@ -122,9 +122,10 @@ impl TraceStatistics {
                 (Some(so_far), Some(time)) => Some(TimeSpan { last_ns: time.last_ns, ..so_far }),
                 (so_far, time) => so_far.or(time),
             };
-            if let Some(bytes) = reader.block_bytes() {
-                *builder.bytes.get_or_insert(0) += bytes.iter().sum::<u64>();
-            }
+            // A sum over some of the blocks would be wrong.
+            let here = reader.block_bytes().map(|bytes| bytes.iter().sum::<u64>());
+            let so_far = if builder.accesses == 0 { Some(0) } else { builder.bytes };
+            builder.bytes = so_far.zip(here).map(|(so_far, here)| so_far.saturating_add(here));
             if !builder.observe(&block) {
                 let reason = format!("has more than {MAX_PAGES} distinct pages, which is all this program can number");
                 return Err(TraceError::unsuitable(source.name().as_ref(), reason));

@@ -3,8 +3,9 @@
 
 use std::io::Write;
 
+use refault_trace::statistics::{Resolution, TraceStatistics};
 use refault_trace::write::{OutputFormat, TraceWriter};
-use refault_trace::{Format, ObjectsAs, Options, open, open_bytes};
+use refault_trace::{Format, ObjectsAs, Options, Source, open, open_bytes};
 
 use crate::remarks::{columns, pages, read, text_of};
 
@@ -207,6 +208,31 @@ fn objects_keep_their_sizes_through_csv() {
         let again = open(&path, &sized).and_then(|mut reader| reader.read_to_end()).expect("readable");
         assert_eq!(again.iter().map(|entry| entry.page()).collect::<Vec<_>>(), original, "{name}");
     }
+}
+
+#[test]
+fn records_without_a_size_are_as_large_as_their_object() {
+    let options = Options { objects: ObjectsAs::SizedIfKnown, ..Options::default() };
+    let text = "1 REST.PUT.OBJECT a 9000\n2 REST.GET.OBJECT a\n3 REST.GET.OBJECT b\n";
+    let (found, remarks) = read("t.ibm", text.as_bytes(), &options).expect("readable");
+    assert_eq!((found, remarks), (vec![0, 1, 2, 0, 1, 2, 3], vec!["unsized_objects 2".to_owned()]));
+    // Where some do not say theirs, there is no sum of all.
+    let lines = |size: &str| (0..70_000).map(|i| format!("get,{},{size}\n", i % 9)).collect::<String>();
+    let text = format!("op,object,size\n{}{}", lines("5000"), lines(""));
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("t.csv");
+    std::fs::write(&path, text).expect("written");
+    let source = Source::file(&path, Options::default());
+    let statistics = TraceStatistics::of(&source, Resolution::default(), |_| ()).expect("readable");
+    assert_eq!((statistics.accesses, statistics.bytes), (140_000, None));
+}
+
+#[test]
+fn a_trace_without_accesses_says_what_its_lines_are() {
+    let of = |name: &str, text: &str| text_of(name, text, &Options::default());
+    assert!(of("t.msr", "1,h,0,Read,0,0,1\n").contains("has no accesses: 1 request of 0 bytes is left out"));
+    assert!(of("t.csv", "op,page\ntrim,1\nflush,2\n").contains("1 deletion is left out: it is no access; 1 command"));
+    assert!(of("t.iolog", "fio version 2 iolog\n/f add\n/f trim 0 4096\n").contains("1 command"));
 }
 
 #[test]

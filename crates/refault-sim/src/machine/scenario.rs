@@ -31,7 +31,7 @@ mod tables;
 
 use toml::Spanned;
 
-use refault_trace::{Kind, Options, Source, WorkloadSpec};
+use refault_trace::{Kind, ObjectsAs, Options, Source, WorkloadSpec};
 
 use super::commands::{Command, Listed, Setting};
 use super::config::{FileConfig, GroupConfig, MachineConfig, PhaseConfig, TaskConfig, WhenKilled, pages_by_type};
@@ -410,7 +410,9 @@ fn phase(
                     }
                 }),
             };
-            Source::file(trace.get_ref(), Options { kind, ..Options::default() })
+            // Memory is in bytes, so sizes count.
+            let objects = ObjectsAs::SizedIfKnown;
+            Source::file(trace.get_ref(), Options { kind, objects, ..Options::default() })
         }
         _ => return Err(place.error(at, "workload", "give either spec = \"zipf:…\" or trace = \"file\"")),
     };

@@ -107,10 +107,9 @@ impl Objects {
             self.counts.add(Doubt::EmptyObjects);
         }
         self.accesses += 1;
-        if let Some(size) = size {
-            self.bytes = Some(self.bytes.unwrap_or(0).saturating_add(size));
-        }
+        let mut count = |size: u64| self.bytes = Some(self.bytes.unwrap_or(0).saturating_add(size));
         let Some(places) = &mut self.places else {
+            size.into_iter().for_each(&mut count);
             return Ok((page(object)?, 1, size.map_or(Weight::Unknown, Weight::Page)));
         };
         if size.is_none() {
@@ -119,9 +118,12 @@ impl Objects {
             }
             self.counts.add(Doubt::UnsizedObjects);
         }
-        let bytes = size.unwrap_or(PAGE_BYTES);
-        let pages = bytes.div_ceil(PAGE_BYTES).max(1);
         let place = places.entry(object).or_default();
+        // A request that found nothing may say no size of an object that is known.
+        let known = Some(place.bytes).filter(|_| place.pages > 0);
+        let bytes = size.or(known).unwrap_or(PAGE_BYTES);
+        count(bytes);
+        let pages = bytes.div_ceil(PAGE_BYTES).max(1);
         if place.pages > 0 && place.bytes != bytes {
             self.counts.add(Doubt::ChangedSizes);
         }

@@ -250,7 +250,10 @@ impl<R: Requests> TraceReader for RequestReader<R> {
         self.any |= !out.is_empty();
         self.block_length = out.len();
         if !self.any {
-            let why = self.requests.inner().without_accesses().map_or(String::new(), |why| format!(": {why}"));
+            let left_out: Vec<String> = self.requests.remarks().iter().map(ToString::to_string).collect();
+            let left_out = Some(left_out.join("; ")).filter(|text| !text.is_empty());
+            let why =
+                self.requests.inner().without_accesses().or(left_out).map_or(String::new(), |why| format!(": {why}"));
             return Err(TraceError::unsuitable(self.input.path(), format!("has no accesses{why}")));
         }
         Ok(out.len())
