@@ -98,6 +98,20 @@ fn children_of_every_kind_start_and_the_unmanaged_are_named() {
     }
 }
 
+/// A static emulator passes the agent on to the program that it emulates.
+#[test]
+fn what_an_unmanaged_emulator_runs_starts() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let bench = Bench::new();
+    let emulated = compiled(&bench.directory, "emulated", READS_BACK);
+    let source = include_str!("c/has_no_userfaultfd.c");
+    let Some(emulator) = bench.build("gcc", &["-static"], source) else { return };
+    let said = bench.same("execve", "same", &[&emulator, &emulated, "1"]);
+    assert!(said.contains("is emulated by a program that is not managed: it is not either"), "{said}");
+}
+
 #[test]
 fn scripts_are_followed_to_their_interpreters() {
     if skipped(&["gcc"]) {

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 
 use refault_linux::calls::{SYS_close, SYS_mmap, SYS_open, SYS_openat};
-use refault_linux::errno::EBADF;
+use refault_linux::errno::{EBADF, ENOSYS};
 use refault_linux::files::{S_IRUSR, S_IWUSR};
 use refault_linux::flags::{
     MAP_ANONYMOUS, MAP_SHARED, O_CLOEXEC, O_DIRECT, O_DIRECTORY, O_PATH, O_RDWR, O_TMPFILE, PROT_READ, PROT_WRITE,
@@ -68,6 +68,13 @@ pub(crate) fn begin(settings: &AgentSettings) -> Result<(), String> {
         Err(_) if is_managed_from_outside(settings) => {
             let process = sys::process_id();
             report::say(format_args!("process {process} is emulated: it is managed with its emulator's memory"));
+            return Ok(());
+        }
+        // The command has found that the kernel has it.
+        Err(ENOSYS) => {
+            leave_alone(settings);
+            let process = sys::process_id();
+            report::say(format_args!("process {process} is emulated by a program that is not managed: it is not either"));
             return Ok(());
         }
         Err(error) if descriptors::are_lacking(error) => {
