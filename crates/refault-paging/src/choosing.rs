@@ -234,7 +234,10 @@ mod tests {
                         let (id, _) = pages.find(START + page * PAGE).expect("the model has it");
                         choosing.freed(id);
                         pages.set(id, State::Untouched, Shadow::NONE);
-                        model.remove(&page);
+                        if model.remove(&page) == Some(true) {
+                            // What is held is the address: the call ends.
+                            pages.release(START + page * PAGE);
+                        }
                     }
                     Event::Hold(page) => {
                         if let Some(held) = model.get_mut(&page) {

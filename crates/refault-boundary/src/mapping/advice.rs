@@ -147,29 +147,32 @@ fn advise_by(by: By, start: usize, bytes: usize, advice: usize) -> isize {
     if start.checked_add(length).is_none() {
         return by.advise(start, bytes, advice);
     }
+    // These stay where they are. By a descriptor, not each kernel knows the advice, and each part is to be asked of it.
+    let discards = matches!(advice, MADV_FREE | MADV_DONTNEED | MADV_DONTNEED_LOCKED);
+    let held = if discards && matches!(by, By::Address) { paging.held(start, length) } else { Vec::new() };
     match advice {
         // What is managed and freed lazily is freed now: that is allowed, and the memory is wanted. The rest of the
         // range, and whether it can be freed at all, is the kernel's.
         MADV_FREE => {
-            advise_each(by, &mut paging, start, length, advice, |paging, from, bytes| {
-                discard(paging, from, bytes, |from, bytes| _ = by.advise(from, bytes, MADV_DONTNEED));
+            advise_each(by, &mut paging, start, length, advice, &held, |paging, from, bytes| {
+                discard(paging, from, bytes, &held, |from, bytes| _ = by.advise(from, bytes, MADV_DONTNEED));
             })
             .0
         }
         MADV_DONTNEED | MADV_DONTNEED_LOCKED | MADV_REMOVE => {
-            advise_each(by, &mut paging, start, length, advice, |paging, from, bytes| {
-                discard(paging, from, bytes, |_, _| ());
+            advise_each(by, &mut paging, start, length, advice, &held, |paging, from, bytes| {
+                discard(paging, from, bytes, &held, |_, _| ());
             })
             .0
         }
         MADV_DONTFORK | MADV_DOFORK => {
-            advise_each(by, &mut paging, start, length, advice, |paging, from, bytes| {
+            advise_each(by, &mut paging, start, length, advice, &held, |paging, from, bytes| {
                 paging.change(from, bytes, |attributes| attributes.not_in_children = advice == MADV_DONTFORK);
             })
             .0
         }
         MADV_WIPEONFORK | MADV_KEEPONFORK => {
-            advise_each(by, &mut paging, start, length, advice, |paging, from, bytes| {
+            advise_each(by, &mut paging, start, length, advice, &held, |paging, from, bytes| {
                 paging.change(from, bytes, |attributes| attributes.zeros_in_children = advice == MADV_WIPEONFORK);
             })
             .0
@@ -182,9 +185,10 @@ fn advise_by(by: By, start: usize, bytes: usize, advice: usize) -> isize {
                 _ => marks.not_in_cores = advice == MADV_DONTDUMP,
             };
             // A range that is refused may be marked so in part.
-            let (answer, refused) = advise_each(by, &mut paging, start, length, advice, |paging, from, bytes| {
-                paging.change(from, bytes, |attributes| mark(&mut attributes.marks));
-            });
+            let (answer, refused) =
+                advise_each(by, &mut paging, start, length, advice, &held, |paging, from, bytes| {
+                    paging.change(from, bytes, |attributes| mark(&mut attributes.marks));
+                });
             if let Some((from, bytes)) = refused {
                 paging.may_be_marked(from, bytes, mark);
             }
@@ -203,7 +207,7 @@ fn advise_by(by: By, start: usize, bytes: usize, advice: usize) -> isize {
         // What is cold the policy finds out; the kernel only looks whether the range is there.
         MADV_PAGEOUT => by.advise(start, bytes, MADV_COLD),
         MADV_GUARD_INSTALL | MADV_GUARD_REMOVE => {
-            advise_each(by, &mut paging, start, length, advice, |paging, from, bytes| {
+            advise_each(by, &mut paging, start, length, advice, &held, |paging, from, bytes| {
                 paging.change(from, bytes, |attributes| attributes.guard = advice == MADV_GUARD_INSTALL);
                 if advice == MADV_GUARD_INSTALL {
                     paging.discard(from, bytes);
@@ -216,22 +220,21 @@ fn advise_by(by: By, start: usize, bytes: usize, advice: usize) -> isize {
 }
 
 /// Gives advice on the managed parts of a range and what lies between them, in order, and says which managed parts have
-/// taken it. As the kernel does, what is not mapped is passed over and said at the end, and any other error ends it:
-/// what lies before the mapping that cannot take the advice has taken it. Returns the managed part that was refused,
-/// too: its start and bytes.
+/// taken it. The kernel is not asked about `held` pages. As the kernel does, what is not mapped is passed over and said
+/// at the end, and any other error ends it: what lies before the mapping that cannot take the advice has taken it.
+/// Returns the managed part that was refused, too: its start and bytes.
 fn advise_each(
     by: By,
     paging: &mut Paging,
     start: usize,
     bytes: usize,
     advice: usize,
+    held: &[usize],
     taken: impl Fn(&mut Paging, usize, usize),
 ) -> (isize, Option<(usize, usize)>) {
     let (mut answer, mut refused) = (0, None);
-    let discards = matches!(advice, MADV_FREE | MADV_DONTNEED | MADV_DONTNEED_LOCKED | MADV_REMOVE);
-    let held = if discards { paging.held(start, bytes) } else { Vec::new() };
     let advise = |from: usize, to: usize| {
-        let errors = between(from, to, &held).map(|(from, to)| by.advise(from, to - from, advice));
+        let errors = between(from, to, held).map(|(from, to)| by.advise(from, to - from, advice));
         errors.fold(0, |first, error| if first == 0 { error } else { first })
     };
     let mut at = start;
@@ -266,15 +269,14 @@ fn between(from: usize, to: usize, pages: &[usize]) -> impl Iterator<Item = (usi
     starts.zip(within.chain(std::iter::once(to))).filter(|(from, to)| from < to)
 }
 
-/// A managed part is zeros from now on. `also` is done to what calls in progress do not hold; what they hold stays where
-/// it is and is cleared.
-fn discard(paging: &mut Paging, start: usize, bytes: usize, also: impl Fn(usize, usize)) {
-    let held = paging.held(start, bytes);
-    for (from, to) in between(start, start + bytes, &held) {
+/// A managed part is zeros from now on. `also` is done to what is not `held`; what is stays where it is and is cleared.
+fn discard(paging: &mut Paging, start: usize, bytes: usize, held: &[usize], also: impl Fn(usize, usize)) {
+    for (from, to) in between(start, start + bytes, held) {
         also(from, to - from);
         paging.discard(from, to - from);
     }
-    held.into_iter().for_each(|address| paging.clear(address));
+    let within = held.iter().filter(|address| (start..start + bytes).contains(address));
+    within.for_each(|address| paging.clear(*address));
 }
 
 /// Gives advice again on a managed part that was refused somewhere, one mapping after the other. Returns where it is

@@ -35,15 +35,11 @@ pub(crate) fn look(thread: &Thread) {
 pub(crate) fn walk(is_there: &dyn Fn(usize) -> bool, visit: &mut dyn FnMut(usize)) {
     Thread::each(&mut |thread| {
         let head = thread.robust.load(Ordering::Relaxed);
-        let read = |address: usize| {
-            let is_there = is_there(address) && is_there(address + size_of::<usize>() - 1);
-            is_there.then(|| frame::read::<usize>(address)).flatten()
-        };
-        if head == 0 {
+        let is_whole = |address: usize, bytes: usize| is_there(address) && is_there(address.wrapping_add(bytes - 1));
+        if head == 0 || !is_whole(head, size_of::<Head>()) {
             return;
         }
-        let parts: Head = [0, 1, 2].map(|index| read(head + index * size_of::<usize>()).unwrap_or(0));
-        let [mut place, distance, pending] = parts;
+        let Some([mut place, distance, pending]) = frame::read::<Head>(head) else { return };
         let mut shows = |place: usize| {
             for at in [place, place.wrapping_add(distance)] {
                 visit(at);
@@ -59,7 +55,8 @@ pub(crate) fn walk(is_there: &dyn Fn(usize) -> bool, visit: &mut dyn FnMut(usize
                 break;
             }
             shows(at);
-            let Some(next) = read(at) else { break };
+            let next = is_whole(at, size_of::<usize>()).then(|| frame::read::<usize>(at)).flatten();
+            let Some(next) = next else { break };
             place = next;
         }
     });

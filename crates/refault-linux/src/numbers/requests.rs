@@ -84,10 +84,6 @@ crate::numbers::places! {
         FSMAP_COUNT = 8 "fmh_count";
         FSMAP_RECORDS = 192 "fmh_recs";
     }
-    "struct pm_scan_arg": {
-        SCAN_REGIONS = 40 "vec";
-        SCAN_COUNT = 48 "vec_len";
-    }
     "struct tun_filter": {
         TUN_COUNT = 2 "count";
         TUN_ADDRESSES = 4 "addr";
@@ -158,6 +154,8 @@ crate::numbers::places! {
 pub const FIEMAP_EXTENT: usize = 56;
 /// Bytes of `struct fsmap`.
 pub const FSMAP_RECORD: usize = 64;
+/// Where `struct pm_scan_arg` says its regions' address, behind which their number lies. Headers have it since Linux 6.7.
+pub const SCAN_REGIONS: usize = 40;
 /// Bytes of `struct page_region`.
 pub const SCAN_REGION: usize = 24;
 /// Bytes of a hardware address in `struct tun_filter`.

@@ -4,7 +4,8 @@
 //! ever. A process that is killed can bring nothing in, so such pages stay. The program puts a mutex into its list
 //! without a call; it has written to it by then. So the lists are looked at whenever pages are about to leave.
 //!
-//! Invariant: what [`Lists::kept`] names is held once. Cost: three loads for each thread with a list, per batch.
+//! Invariant: what [`Lists::kept`] names is held once. Cost: two look-ups and a copy of 24 bytes for each thread with a
+//! list, per batch.
 
 use super::Engine;
 use crate::PAGE;
@@ -31,11 +32,11 @@ impl Engine {
         let Some(walk) = self.lists.walk else { return };
         let mut listed = Vec::new();
         let pages = &self.pages;
-        let is_there = |address| match pages.range(address) {
-            Some((.., attributes)) => {
-                !attributes.guard && attributes.protection != 0 && pages.state(address) == State::Resident
-            }
-            None => true,
+        // What may not be read says so by SIGSEGV, which the walk survives.
+        let is_there = |address| match pages.state(address) {
+            State::Resident => true,
+            State::Untouched => pages.range(address).is_none(),
+            _ => false,
         };
         walk(&is_there, &mut |address| listed.push(address & !(PAGE - 1)));
         if listed.is_empty() && self.lists.kept.is_empty() {
