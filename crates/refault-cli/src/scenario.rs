@@ -129,7 +129,8 @@ fn read(args: &ScenarioArgs, file: &Path) -> Result<Request, Failure> {
     Ok(Request::new(&text, &file.display().to_string(), &args.policy, &args.memory, args.seeds)?)
 }
 
-/// Says what readers left out or assumed of the traces that tasks replay, by a pass over each.
+/// Says what readers left out or assumed of the traces that tasks replay, by a pass over each. A pipe is read once
+/// only, by its task: of that nothing is said but this.
 fn say_traces(args: &ScenarioArgs, request: &Request) -> Result<(), Failure> {
     let mut seen = HashSet::new();
     for phase in request.scenario.config.tasks.iter().flat_map(|task| &task.phases) {
@@ -137,8 +138,21 @@ fn say_traces(args: &ScenarioArgs, request: &Request) -> Result<(), Failure> {
         if !seen.insert(path) {
             continue;
         }
+        if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+            if args.strict {
+                let remedy = "give a file: --strict reads a trace before it is replayed";
+                return Err(Failure::usage("cannot read trace twice", path.display(), remedy));
+            }
+            say(format_args!("{}: no file, so nothing is said of what readers assume", path.display()));
+            continue;
+        }
         let (mut reader, mut block) = (phase.workload.open()?, Vec::new());
-        while reader.read_block(&mut block)? > 0 {}
+        let progress = Progress::new("reading");
+        progress.add(reader.total().unwrap_or(0));
+        while reader.read_block(&mut block)? > 0 {
+            progress.advance(block.len() as u64);
+        }
+        drop(progress);
         let reading = Reading::of(&*reader);
         if let Some(remark) = reading.remarks.first().filter(|_| args.strict) {
             return Err(Failure::usage("cannot read trace", path.display(), format!("refused by --strict: {remark}")));

@@ -89,6 +89,32 @@ fn a_scenario_counts_sizes_of_its_traces_and_says_what_was_assumed() {
     }
 }
 
+/// A pipe can be read once. To look at it before its task does would wait for ever.
+#[test]
+fn a_scenario_replays_a_pipe_and_says_that_it_has_not_looked() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let pipe = directory.path().join("pipe.text");
+    let pipe = pipe.to_str().expect("its path is UTF-8");
+    let made = std::process::Command::new("mkfifo").arg(pipe).status().expect("mkfifo starts");
+    assert!(made.success());
+    let machine = format!(
+        "[machine]\ncpus = 1\nmemory = \"2M\"\npolicy = \"lru\"\n[[task]]\nname = \"t\"\nmemory = \"4M\"\n\
+         [[task.workload]]\ntrace = \"{pipe}\"\n"
+    );
+    let path = file(&directory, "machine.toml", &machine);
+    let writes = {
+        let pipe = pipe.to_owned();
+        std::thread::spawn(move || std::fs::write(pipe, "1\n2\n1\n"))
+    };
+    let output = refault(&["scenario", &path]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("no file, so nothing is said"), "{}", text(&output.stderr));
+    writes.join().expect("it ends").expect("the pipe is read");
+    let strict = refault(&["scenario", &path, "--strict"]);
+    assert_eq!(strict.status.code(), Some(2));
+    assert!(text(&strict.stderr).contains("cannot read trace twice"), "{}", text(&strict.stderr));
+}
+
 #[test]
 fn a_conversion_says_what_its_format_has_no_place_for() {
     let directory = TempDir::new().expect("a temporary directory");

@@ -2,7 +2,8 @@
 //! memory.
 //!
 //! Invariants: [`Pages::in_memory`] is the number of entries that say so; a page that comes in is locked if its range
-//! is; a call in progress holds addresses, whatever becomes of the pages there meanwhile. Nothing here calls the kernel or knows of stores and policies. Cost: that of [`table`] and [`ranges`].
+//! is; a call in progress holds addresses, whatever becomes of the pages there meanwhile. Nothing here calls the kernel
+//! or knows of stores and policies. Cost: that of [`table`] and [`ranges`].
 
 pub(crate) mod marks;
 pub(crate) mod pagemap;
