@@ -9,7 +9,7 @@ use clap::Parser;
 
 /// Benchmarks that run here, with the options by which they take seconds.
 const RUN: [(&str, &str); 3] = [
-    ("cache", "--memory-mib 4 --times 2 --seconds 0.1 --warm-up 0 --alone --directory"),
+    ("cache", "--memory-mib 4 --times 2 --seconds 0.1 --runs 1 --warm-up 0 --alone --directory"),
     ("sim", "--accesses 100000 --pages 10000 --runs 1"),
     ("pager", "--quick --runs 1 --rows uniform --against nothing"),
 ];

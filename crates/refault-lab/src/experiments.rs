@@ -90,14 +90,27 @@ pub(crate) fn other_seed(seed: u64) -> u64 {
 /// Is told how far an experiment is, from 0 to 1.
 pub type Progress<'a> = &'a (dyn Fn(f64) + Sync);
 
+/// An experiment and, with [`Options::null`], the same rows with the null of further seeds in the place of ours.
+pub(crate) struct Measurement {
+    pub experiment: Experiment,
+    pub null: Option<Experiment>,
+}
+
+impl Measurement {
+    /// What was asked for.
+    fn asked(self) -> Experiment {
+        self.null.unwrap_or(self.experiment)
+    }
+}
+
 /// Runs a study over the seeds of `options` and makes the experiment of it; `finish` has the rows and adds what people
-/// read. With [`Options::null`] the null of further seeds takes the place of ours.
+/// read.
 pub(crate) fn run_seeds<E: Send>(
     options: &Options,
     progress: Progress,
     study: impl Fn(u64, Progress) -> Result<Study, E> + Sync,
     finish: impl FnOnce(&mut Experiment),
-) -> Result<Experiment, E> {
+) -> Result<Measurement, E> {
     let part = if options.null { 0.5 } else { 1.0 };
     let measured = over_seeds(&options.seeds(), &|share| progress(share * part), &study)?;
     let mut experiment = Experiment {
@@ -112,12 +125,13 @@ pub(crate) fn run_seeds<E: Send>(
         charts: measured.charts,
     };
     finish(&mut experiment);
+    let mut null = None;
     if options.null {
-        let null = over_seeds(&options.other_seeds(), &|share| progress(0.5 + share * 0.5), &study)?;
-        experiment = experiment.of_the_null(&null.figures);
+        let others = over_seeds(&options.other_seeds(), &|share| progress(0.5 + share * 0.5), &study)?;
+        null = Some(experiment.clone().of_the_null(&others.figures));
     }
     progress(1.0);
-    Ok(experiment)
+    Ok(Measurement { experiment, null })
 }
 
 /// Accesses of a task that runs until the time is over.

@@ -18,7 +18,9 @@
 
 use refault_core::{Classic, ClassicParams, Mglru, MglruParams};
 
-use super::{Measured, Options, Progress, charts, device, fio_jobs, measure, other_seed, per, run_seeds, trial};
+use super::{
+    Measured, Measurement, Options, Progress, charts, device, fio_jobs, measure, other_seed, per, run_seeds, trial,
+};
 use crate::experiment::{Direction, Experiment, Figure, Rule, Study, Values};
 use refault_sim::machine::config::MachineConfig;
 use refault_sim::machine::costs::{Costs, Work};
@@ -29,6 +31,10 @@ use refault_sim::machine::device::DeviceModel;
 /// # Errors
 /// A machine that does not fit together, which is a defect.
 pub fn run(options: &Options, progress: Progress) -> Result<Experiment, String> {
+    measurement(options, progress).map(Measurement::asked)
+}
+
+pub(super) fn measurement(options: &Options, progress: Progress) -> Result<Measurement, String> {
     let memory = options.pick(1u64 << 11, 1 << 14, 1 << 20);
     let study = |seed: u64, progress: Progress| study(memory, seed, progress);
     run_seeds(options, progress, study, |experiment| {

@@ -19,8 +19,8 @@ use refault_core::mglru::RefaultDistance;
 use refault_core::{Classic, ClassicParams, Mglru, MglruParams};
 
 use super::{
-    ENDLESS, Measured, Options, Progress, charts, device, endless, file, fio_jobs, limited, measure, other_seed, per,
-    run_seeds, trial, workload,
+    ENDLESS, Measured, Measurement, Options, Progress, charts, device, endless, file, fio_jobs, limited, measure,
+    other_seed, per, run_seeds, trial, workload,
 };
 use crate::experiment::{Chart, Experiment, Figure, Rule, Study, Trial, Values};
 use refault_sim::machine::config::{MachineConfig, PhaseConfig, TaskConfig};
@@ -56,6 +56,10 @@ const FIO: [(&str, &str, [f64; 4]); 2] = [
 /// # Errors
 /// A machine that does not fit together, which is a defect.
 pub fn run(options: &Options, progress: Progress) -> Result<Experiment, String> {
+    measurement(options, progress).map(Measurement::asked)
+}
+
+pub(super) fn measurement(options: &Options, progress: Progress) -> Result<Measurement, String> {
     let shrink = options.pick(512, 64, 4);
     let study = |seed: u64, progress: Progress| study(shrink, &Options { seed, ..*options }, progress);
     run_seeds(options, progress, study, |experiment| {

@@ -20,8 +20,8 @@
 use refault_core::{Classic, ClassicParams, Mglru, MglruParams};
 
 use super::{
-    ENDLESS, Measured, Options, Progress, charts, device, endless, file, limited, measure, other_seed, per, run_seeds,
-    trial, workload,
+    ENDLESS, Measured, Measurement, Options, Progress, charts, device, endless, file, limited, measure, other_seed,
+    per, run_seeds, trial, workload,
 };
 use crate::experiment::{Direction, Experiment, Figure, Rule, Study, Values};
 use refault_sim::machine::config::{MachineConfig, PhaseConfig, TaskConfig, WhenKilled};
@@ -33,6 +33,10 @@ use refault_sim::machine::pressure::Trigger;
 /// # Errors
 /// A machine that does not fit together, which is a defect.
 pub fn run(options: &Options, progress: Progress) -> Result<Experiment, String> {
+    measurement(options, progress).map(Measurement::asked)
+}
+
+pub(super) fn measurement(options: &Options, progress: Progress) -> Result<Measurement, String> {
     let memory = options.pick(1u64 << 12, 1 << 14, 1 << 19);
     let study = |seed: u64, progress: Progress| study(memory, &Options { seed, ..*options }, progress);
     run_seeds(options, progress, study, |experiment| {

@@ -18,8 +18,8 @@
 use refault_core::{Classic, ClassicParams};
 
 use super::{
-    ENDLESS, Measured, Options, Progress, charts, device, endless, file, fio_jobs, limited, measure, per, run_seeds,
-    trial, workload,
+    ENDLESS, Measured, Measurement, Options, Progress, charts, device, endless, file, fio_jobs, limited, measure, per,
+    run_seeds, trial, workload,
 };
 use crate::experiment::{Experiment, Figure, Row, Rule, Study, Values};
 use refault_sim::machine::config::{MachineConfig, PhaseConfig, TaskConfig};
@@ -52,6 +52,10 @@ const LOOP: &str = "a loop over 1.25 of memory";
 /// # Errors
 /// A machine that does not fit together, which is a defect.
 pub fn run(options: &Options, progress: Progress) -> Result<Experiment, String> {
+    measurement(options, progress).map(Measurement::asked)
+}
+
+pub(super) fn measurement(options: &Options, progress: Progress) -> Result<Measurement, String> {
     let shrink = options.pick(1024, 128, 16);
     let study = |seed: u64, progress: Progress| study(shrink, &Options { seed, ..*options }, progress);
     run_seeds(options, progress, study, |experiment| {

@@ -4,12 +4,7 @@
 use super::*;
 use crate::experiment::{Judgement, Row};
 
-type Run = fn(&Options, Progress) -> Result<Experiment, String>;
-
-fn small(run: Run, null: bool, seeds: u64) -> Experiment {
-    let options = Options { null, seeds, ..Options::new(Size::Small, 1) };
-    run(&options, &|share| assert!((0.0..=1.0).contains(&share), "{share}")).unwrap()
-}
+type Run = fn(&Options, Progress) -> Result<Measurement, String>;
 
 fn row<'a>(experiment: &'a Experiment, name: &str, metric: &str) -> &'a Row {
     let found = experiment.rows.iter().find(|row| row.name == name && row.metric.starts_with(metric));
@@ -18,7 +13,10 @@ fn row<'a>(experiment: &'a Experiment, name: &str, metric: &str) -> &'a Row {
 
 /// Runs an experiment; at most one judged row in ten agrees under the null, which is measured with seeds of its own.
 fn checked(run: Run, seeds: u64) -> Experiment {
-    let (experiment, null) = (small(run, false, seeds), small(run, true, seeds));
+    let options = Options { null: true, seeds, ..Options::new(Size::Small, 1) };
+    let told = |share| assert!((0.0..=1.0).contains(&share), "{share}");
+    let Measurement { experiment, null } = run(&options, &told).unwrap();
+    let null = null.expect("it was asked for");
     figures::is_recorded(&experiment);
     assert!(10 * null.score().agree <= experiment.score().judged, "{:?} {:?}", null.score(), experiment.score());
     assert!(!experiment.verdict.contains("NaN") && null.verdict.contains("null"), "{}", experiment.verdict);
@@ -27,7 +25,7 @@ fn checked(run: Run, seeds: u64) -> Experiment {
 
 #[test]
 fn shadow_lru_judges_no_fitted_throughput_and_finds_the_worst_case() {
-    let experiment = checked(shadow_lru::run, 2);
+    let experiment = checked(shadow_lru::measurement, 2);
     let published = experiment.rows.iter().filter(|row| row.published.before.is_some());
     assert!(published.clone().count() == 5 && published.clone().all(|row| row.judgement == Judgement::Fitted));
     let name = "hot 0.3, then a loop over 1.25 of memory";
@@ -47,7 +45,7 @@ fn shadow_lru_judges_no_fitted_throughput_and_finds_the_worst_case() {
 #[test]
 fn the_redesign_is_measured_without_the_fix_that_competed_with_it() {
     // Of two seeds of so small a machine the null may lie on one side by chance.
-    let experiment = checked(mglru_refault::run, 5);
+    let experiment = checked(mglru_refault::measurement, 5);
     let fix = row(&experiment, "fio zipf 0.5: fix of Dec 2023", "hit ratio");
     assert_eq!(fix.judgement, Judgement::Agrees, "{fix:?}");
     // The same baseline for both, and neither is the other.
@@ -59,7 +57,7 @@ fn the_redesign_is_measured_without_the_fix_that_competed_with_it() {
 
 #[test]
 fn generations_hardly_move_pages_between_lists_for_uniform_reads() {
-    let experiment = checked(mglru_fio::run, 2);
+    let experiment = checked(mglru_fio::measurement, 2);
     for name in ["kswapd", "kswapd, moving a page costs a third", "kswapd, moving a page costs three times"] {
         let moving = row(&experiment, name, "moving pages between lists");
         assert_eq!(moving.judgement, Judgement::Agrees, "{moving:?}");
@@ -92,7 +90,7 @@ fn generations_hardly_move_pages_between_lists_for_uniform_reads() {
 
 #[test]
 fn the_first_posting_follows_the_reverse_map_less_and_has_no_filters() {
-    let experiment = checked(mglru_v1::run, 2);
+    let experiment = checked(mglru_v1::measurement, 2);
     let walks = row(&experiment, "browser tabs", "reverse-map walks per reclaimed page").ours;
     assert!(walks.ratio < Some(0.8), "{walks:?}");
     let scans = row(&experiment, "browser tabs", "pgscan / pgsteal");
