@@ -28,7 +28,7 @@ from .lab import Policy, PythonPolicy, compare, mrc, policies
 from .results import Comparison, Curves
 from .simulated import Reproduction, Scenario, example_scenario, experiments, reproduce, scenario
 from .sweep import sweep, sweep_mrc
-from .traces import Trace
+from .traces import Trace, TraceWarning
 
 __all__ = [
     "Budget",
@@ -42,6 +42,7 @@ __all__ = [
     "Reproduction",
     "Scenario",
     "Trace",
+    "TraceWarning",
     "__version__",
     "array_like",
     "budget",

@@ -1,7 +1,7 @@
 """What ``refault compare --dask ADDRESS`` hands its sweep to.
 
 The request comes as one JSON text on standard input; the answer goes to standard output: ``runs`` as
-``refault compare --format json`` has them, or a sentence under ``missing`` (a package), ``refused`` (the request) or
+``refault compare --format json`` has them and ``remarks``, or a sentence under ``missing`` (a package), ``refused`` (the request) or
 ``failed`` (the work). Everything else that is printed goes to standard error.
 """
 
@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from typing import Any
 
 from . import _refault
 from .sources import Source
 from .sweep import sweep
+from .traces import TraceWarning
 
 #: Seconds until a scheduler that does not answer is given up.
 PATIENCE = 10
@@ -51,7 +53,8 @@ def answered(request: dict[str, Any]) -> dict[str, Any]:
         client: Any = distributed.Client(request["address"], timeout=PATIENCE)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         raise ValueError(f"no Dask scheduler answers: {request['address']}: {error or 'start one, or name it'}") from error
-    with client:
+    with client, warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", TraceWarning)
         found = sweep(
             [source_of(trace) for trace in request["traces"]],
             request["policies"],
@@ -60,7 +63,11 @@ def answered(request: dict[str, Any]) -> dict[str, Any]:
             swap=request["swap"],
             warm_up=request["warm_up"],
         )
-    return {"runs": found.rows}
+    for other in told:
+        if not issubclass(other.category, TraceWarning):
+            warnings.showwarning(other.message, other.category, other.filename, other.lineno)
+    remarks = [str(warning.message) for warning in told if issubclass(warning.category, TraceWarning)]
+    return {"runs": found.rows, "remarks": remarks}
 
 
 def source_of(trace: dict[str, Any]) -> Source:

@@ -14,7 +14,7 @@ import numpy as np
 
 from . import _refault
 from .results import Comparison, Curves
-from .traces import native_traces
+from .traces import native_traces, say_remarks
 
 log = logging.getLogger("refault")
 
@@ -73,6 +73,8 @@ def compare(
         found = json.loads(text)
     for native in natives if own else ():
         found["runs"].extend(_run_own(native, own, sizes, warm_up))
+    for native in natives:
+        say_remarks(native)
     log.debug("%d runs over %d traces", len(found["runs"]), len(natives))
     return Comparison(found["runs"], found["verdict"])
 
@@ -94,8 +96,11 @@ def mrc(
     _check_jobs(jobs)
     if own:
         raise ValueError("curves of policies written in Python are not drawn: use refault.compare at several sizes")
+    natives = native_traces(traces)
     with _bar(progress, "drawing curves") as tell:
-        text = _refault.mrc(native_traces(traces), named, _sizes(memory), sample, seed, jobs, tell)
+        text = _refault.mrc(natives, named, _sizes(memory), sample, seed, jobs, tell)
+    for native in natives:
+        say_remarks(native)
     return Curves(json.loads(text))
 
 

@@ -65,7 +65,7 @@ def mark_of(source: Source) -> list[Any]:
     change count too."""
     how, what = source
     if how == "trace":
-        _, (name, data) = what.__reduce__()
+        _, (name, data, _) = what.__reduce__()
         return [how, name, hashlib.sha256(data).hexdigest()]
     mark: list[Any] = [how, sorted(what.items())]
     if how == "file" and os.path.exists(what["path"]):

@@ -23,7 +23,7 @@ from .lab import DEFAULT_MEMORY, _sizes, _split
 from .lab import policies as known_policies
 from .results import Comparison, Curves, Row
 from .sources import Source, mark_of, open_source, sources_of
-from .traces import Trace
+from .traces import Trace, warn
 
 log = logging.getLogger("refault")
 
@@ -33,11 +33,17 @@ BYTES_PER_PAGE = 64
 #: Bytes per access that only policies need which know the future.
 BYTES_PER_ACCESS = 8
 
+#: Where a task's Parquet file has what was left out or assumed of its trace.
+_REMARKS = b"refault.remarks"
+
 #: Bytes per access of a decoded trace at most.
 BYTES_PER_DECODED_ACCESS = 16
 
 #: Policies, sizes, accesses of the warm-up, swap: what a task does with its trace.
 Asked = tuple[list[str], list[str], float, str | None]
+
+#: What a task finds: its rows, and what was left out or assumed of its trace, with the trace's name.
+Found = tuple[list[Row], list[str]]
 
 #: A task that is not done yet: its place in the results, its trace's place among the sources, what it does, and its file.
 Missing = tuple[int, int, Asked, Path | None]
@@ -83,6 +89,11 @@ def sweep(
     -------
     Comparison
         The same rows in the same order whatever the cluster, without times.
+
+    Warns
+    -----
+    TraceWarning
+        Something of a trace was left out or assumed.
     """
     _check_client(client)
     sources = sources_of(traces)
@@ -98,7 +109,7 @@ def sweep(
     directory = None if out is None else Path(out)
     if directory is not None:
         directory.mkdir(parents=True, exist_ok=True)
-    found: dict[int, list[Row]] = {}
+    found: dict[int, Found] = {}
     missing: list[Missing] = []
     for place, source in enumerate(sources):
         mark = mark_of(source) if directory is not None or client is not None else []
@@ -116,11 +127,13 @@ def sweep(
     else:
         needs = _needs(missing, sources) if declare_memory else {}
         done = _run_there(missing, sources, client, retries, resources, needs, keep_decoded)
-    for index, path, rows in done:
+    for index, path, of_task in done:
         if path is not None:
-            _write(path, rows)
-        found[index] = rows
-    rows = [row for index in range(len(sources) * len(groups)) for row in found[index]]
+            _write(path, of_task)
+        found[index] = of_task
+    in_order = [found[index] for index in range(len(sources) * len(groups))]
+    _warn(remark for _, remarks in in_order for remark in remarks)
+    rows = [row for of_task, _ in in_order for row in of_task]
     return Comparison(rows, baseline=baseline)
 
 
@@ -179,8 +192,20 @@ def sweep_mrc(
         finally:
             client.cancel(futures)
     name = drawn[0][0]
-    found = _refault.join_parts(name, sample, seed, [histogram for _, histogram in drawn], _sizes(memory))
+    found = _refault.join_parts(name, sample, seed, [histogram for _, histogram, _ in drawn], _sizes(memory))
+    _warn(remark for _, _, remarks in drawn for remark in remarks)
     return Curves(json.loads(found))
+
+
+def _warn(remarks: Iterable[str]) -> None:
+    """Says each once."""
+    for remark in dict.fromkeys(remarks):
+        warn(remark)
+
+
+def _remarks(trace: Trace) -> list[str]:
+    """What the passes so far left out or assumed, to be told where the sweep was asked for."""
+    return [f"{trace.name}: {remark}" for remark in trace._native.remarks()]
 
 
 def _check_client(client: Any) -> None:
@@ -189,14 +214,15 @@ def _check_client(client: Any) -> None:
         raise TypeError(f"client is a distributed.Client, not {type(client).__name__}{made}")
 
 
-def _draw(source: Any, sample: float, seed: int, part: int, parts: int) -> tuple[str, tuple[int, int, Any]]:
+def _draw(source: Any, sample: float, seed: int, part: int, parts: int) -> tuple[str, tuple[int, int, Any], list[str]]:
     trace = source if isinstance(source, Trace) else open_source(source)
-    return trace.name, _refault.draw_part(trace._native, sample, seed, part, parts)
+    drawn = _refault.draw_part(trace._native, sample, seed, part, parts)
+    return trace.name, drawn, _remarks(trace)
 
 
 def _run_here(
     missing: list[Missing], sources: list[Source], keep_decoded: bool
-) -> Iterator[tuple[int, Path | None, list[Row]]]:
+) -> Iterator[tuple[int, Path | None, Found]]:
     last: tuple[int, Any] = (-1, None)
     for at, (index, place, asked, path) in enumerate(missing):
         if place != last[0]:
@@ -213,7 +239,7 @@ def _run_there(
     resources: dict[str, float] | None,
     needs: dict[int, int],
     keep_decoded: bool,
-) -> Iterator[tuple[int, Path | None, list[Row]]]:
+) -> Iterator[tuple[int, Path | None, Found]]:
     import distributed
 
     as_completed: Any = distributed.as_completed
@@ -264,15 +290,15 @@ def _needs(missing: list[Missing], sources: list[Source]) -> dict[int, int]:
 
 
 def _decode(source: Source) -> Trace:
-    """What a worker does first with a trace that several tasks share."""
-    return open_source(source).decode()
+    """What a worker does first with a trace that several tasks share. Its remarks travel with it."""
+    return Trace._of(open_source(source)._native.decode())
 
 
-def _simulate(source: Any, policies: list[str], sizes: list[str], warm_up: float, swap: str | None) -> list[Row]:
+def _simulate(source: Any, policies: list[str], sizes: list[str], warm_up: float, swap: str | None) -> Found:
     """What a worker does: one thread, so that a worker with several threads runs several tasks."""
     trace = source if isinstance(source, Trace) else open_source(source)
     text = _refault.compare([trace._native], policies, sizes, swap, warm_up, "lru", 1, False, None)
-    return list(json.loads(text)["runs"])
+    return list(json.loads(text)["runs"]), _remarks(trace)
 
 
 def _expanded(named: list[str]) -> list[str]:
@@ -304,17 +330,21 @@ def _key(what: str, mark: list[Any], asked: Any) -> str:
     return f"{what}-{digest.hexdigest()[:32]}"
 
 
-def _write(path: Path, rows: list[Row]) -> None:
+def _write(path: Path, found: Found) -> None:
     import pyarrow.parquet
 
+    rows, remarks = found
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    pyarrow.parquet.write_table(Comparison(rows).to_arrow(), beside)
+    table = Comparison(rows).to_arrow().replace_schema_metadata({_REMARKS: json.dumps(remarks)})
+    pyarrow.parquet.write_table(table, beside)
     beside.replace(path)
 
 
-def _read(path: Path) -> list[Row]:
+def _read(path: Path) -> Found:
     import pyarrow.parquet
 
+    table = pyarrow.parquet.read_table(path)
+    remarks = json.loads((table.schema.metadata or {}).get(_REMARKS, b"[]"))
     # A column that only some rows have is empty in the others.
-    rows = pyarrow.parquet.read_table(path).to_pylist()
-    return [{name: value for name, value in row.items() if value is not None} for row in rows]
+    rows = table.to_pylist()
+    return [{name: value for name, value in row.items() if value is not None} for row in rows], remarks

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+import sys
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any
 
@@ -13,6 +16,11 @@ from . import _refault
 from .tables import columns
 
 KINDS = ("anon", "fd", "mapped")
+
+
+class TraceWarning(UserWarning):
+    """Something of a trace was left out, put in another order or assumed as it was read. Said once per trace, after the
+    first pass over it; ``strict=True`` makes it an error, and :meth:`Trace.remarks` lists what was said."""
 
 
 class Trace:
@@ -30,10 +38,17 @@ class Trace:
         Which accesses write. Only with an array.
     name : str, optional
         What the trace is called in tables; the file's name, or ``"array"``.
-    format, block_bytes, objects_have_sizes, collapse : optional
-        As ``--trace-format``, ``--block-bytes``, ``--objects-have-sizes`` and ``--collapse`` of the command;
-        ``objects_have_sizes=False`` is ``--objects-one-page-each``. Without either, objects have as many pages as their
-        sizes need if the trace says sizes. Only with a path.
+    columns : mapping of str to str, optional
+        Columns of a CSV file by name or number, as ``--columns`` of the command: ``{"object": "key", "time_us": "3"}``.
+    format, block_bytes, objects_have_sizes, skip_size_zero, file_order, strict, skip_instructions, collapse : optional
+        As the options of the command with these names (``--trace-format`` for `format`); ``objects_have_sizes=False`` is
+        ``--objects-one-page-each``. Without either, objects have as many pages as their sizes need if the trace says
+        sizes. Only with a path, as `columns`.
+
+    Warns
+    -----
+    TraceWarning
+        Something of the file was left out or assumed; said after the first pass over it.
 
     Raises
     ------
@@ -54,16 +69,44 @@ class Trace:
         block_bytes: int | None = None,
         objects_have_sizes: bool | None = None,
         collapse: bool = False,
+        columns: Mapping[str, str] | None = None,
+        skip_size_zero: bool = False,
+        file_order: bool = False,
+        strict: bool = False,
+        skip_instructions: bool = False,
     ) -> None:
         if isinstance(source, (str, PathLike)):
             if writes is not None:
                 raise ValueError("writes belong to an array: a file says itself which accesses write")
             self._native = _refault.Trace.from_file(
-                source, format, kind, name, block_bytes, objects_have_sizes, collapse
+                source,
+                format,
+                kind,
+                name,
+                block_bytes,
+                objects_have_sizes,
+                collapse,
+                [(field, str(column)) for field, column in (columns or {}).items()],
+                skip_size_zero,
+                file_order,
+                strict,
+                skip_instructions,
             )
             return
-        if format is not None or block_bytes is not None or objects_have_sizes is not None or collapse:
-            raise ValueError("format, block_bytes, objects_have_sizes and collapse are for files, not for arrays")
+        of_files = {
+            "format": format is not None,
+            "block_bytes": block_bytes is not None,
+            "objects_have_sizes": objects_have_sizes is not None,
+            "columns": columns is not None,
+            "skip_size_zero": skip_size_zero,
+            "file_order": file_order,
+            "strict": strict,
+            "skip_instructions": skip_instructions,
+            "collapse": collapse,
+        }
+        given = [option for option, is_given in of_files.items() if is_given]
+        if given:
+            raise ValueError(f"{' and '.join(given)}: only for files, not for arrays")
         written = None if writes is None else np.ascontiguousarray(writes, dtype=np.bool_)
         self._native = _refault.Trace.from_array(_page_numbers(source), written, kind or "anon", name or "array")
 
@@ -119,35 +162,63 @@ class Trace:
     def decode(self) -> Trace:
         """The same trace, read to its end and kept in memory: 8 bytes per access, 16 if it says how many bytes each access
         stands for. Worth it for a file or a workload that is used many times. Pickling a trace sends it decoded."""
-        return Trace._of(self._native.decode())
+        decoded = Trace._of(self._native.decode())
+        say_remarks(self._native)
+        decoded._native.new_remarks()  # They are said.
+        return decoded
 
     def __sizeof__(self) -> int:
         return object.__sizeof__(self) + self._native.memory_bytes()
 
     def __reduce__(self) -> Any:
         native = self._native if self._native.memory_bytes() else self._native.decode()
-        return _from_bytes, (native.name, native.to_bytes())
+        return _from_bytes, (native.name, native.to_bytes(), native.remarks())
+
+    def remarks(self) -> list[str]:
+        """What was left out, put in another order or assumed, a sentence each; empty for arrays and workloads. Reads the
+        whole trace if nothing has done so yet."""
+        return self._native.remarks()
 
     def counts(self) -> dict[str, int]:
         """Accesses, distinct pages, distinct anonymous pages, writes. Reads the whole trace."""
         names = ("accesses", "distinct_pages", "distinct_anon", "writes")
-        return dict(zip(names, self._native.counts(), strict=True))
+        counts = dict(zip(names, self._native.counts(), strict=True))
+        say_remarks(self._native)
+        return counts
 
     def pages(self) -> NDArray[np.uint64]:
         """The page number of each access, shape (accesses,). Reads the whole trace; 8 bytes per access."""
-        return self._native.read()[0]
+        return self.to_arrays()["pages"]
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """``pages`` (uint64), ``writes`` (bool) and ``kinds`` (uint8: 0 anon, 1 fd, 2 mapped), each of shape (accesses,)."""
         pages, writes, kinds = self._native.read()
+        say_remarks(self._native)
         return {"pages": pages, "writes": writes, "kinds": kinds}
 
     def __repr__(self) -> str:
         return f"Trace({self.name!r})"
 
 
-def _from_bytes(name: str, data: bytes) -> Trace:
-    return Trace._of(_refault.Trace.from_bytes(name, data))
+def _from_bytes(name: str, data: bytes, remarks: list[str]) -> Trace:
+    trace = Trace._of(_refault.Trace.from_bytes(name, data))
+    trace._native.add_remarks(remarks)
+    return trace
+
+
+def say_remarks(trace: _refault.Trace) -> None:
+    """Warns of what passes over a trace have left out or assumed and was not said before."""
+    for remark in trace.new_remarks():
+        warn(f"{trace.name}: {remark}")
+
+
+def warn(text: str) -> None:
+    """A :class:`TraceWarning` at the line that called this package."""
+    here = os.path.dirname(__file__) + os.sep
+    depth, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(here):
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(text, TraceWarning, stacklevel=depth)
 
 
 def _page_numbers(source: ArrayLike) -> NDArray[np.uint64]:

@@ -9,7 +9,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use refault::lab::{LabError, Progress};
-use refault::trace::{BLOCK_ENTRIES, Entry, OpenTrace, Source, TraceError, TraceReader};
+use refault::trace::{BLOCK_ENTRIES, Entry, OpenTrace, Reading, Source, TraceError, TraceReader};
 
 /// What bytes of a version that is not this one would be misread as.
 const LAYOUT: u8 = 1;
@@ -24,8 +24,8 @@ pub struct Decoded {
 }
 
 impl Decoded {
-    /// Reads a trace to its end.
-    pub fn read(source: &Source, progress: &dyn Progress) -> Result<Decoded, LabError> {
+    /// Reads a trace to its end. With it comes what was left out or assumed.
+    pub fn read(source: &Source, progress: &dyn Progress) -> Result<(Decoded, Reading), LabError> {
         let mut reader = source.open()?;
         progress.add(reader.total().unwrap_or(0));
         let (mut entries, mut bytes, mut buffer) = (Vec::new(), Vec::new(), Vec::new());
@@ -44,7 +44,7 @@ impl Decoded {
         if bytes.len() < entries.len() {
             bytes.clear();
         }
-        Ok(Decoded { name: source.name(), entries, bytes })
+        Ok((Decoded { name: source.name(), entries, bytes }, Reading::of(&*reader)))
     }
 
     /// Bytes of memory.

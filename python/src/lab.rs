@@ -11,6 +11,7 @@ use refault::lab::sweep::{SAMPLES, Sweep, WarmUp, jobs, memory_budget, run_all};
 use refault::lab::verdict::judge;
 use refault::policy::FrontEnd;
 use refault::policy::registry::POLICIES;
+use refault::trace::Reading;
 use serde_json::{Value, json};
 
 use crate::errors::lab_error;
@@ -86,14 +87,17 @@ pub fn compare(
     }
     plan.warm_up = warm_up_of(warm_up)?;
     let sources: Vec<_> = traces.iter().map(|trace| trace.source.clone()).collect();
-    work::run(py, progress.as_ref(), move |progress| {
+    let (text, readings) = work::run(py, progress.as_ref(), move |progress| {
         let results = run_all(&sources, &plan, progress)?;
         let verdict = judge(&results, &baseline);
         let mut text = Vec::new();
         write_json(&mut text, &results, &verdict.to_json(), timing)
             .map_err(|error| LabError::failed("cannot write the results", "memory", error))?;
-        Ok(String::from_utf8_lossy(&text).into_owned())
-    })
+        let readings: Vec<Reading> = results.into_iter().map(|trace| trace.reading).collect();
+        Ok((String::from_utf8_lossy(&text).into_owned(), readings))
+    })?;
+    traces.iter().zip(&readings).for_each(|(trace, reading)| trace.heard(reading));
+    Ok(text)
 }
 
 /// Miss-ratio curves as JSON.
@@ -119,13 +123,13 @@ pub fn mrc(
         memory_budget: memory_budget(),
     };
     let sources: Vec<_> = traces.iter().map(|trace| trace.source.clone()).collect();
-    work::run(py, progress.as_ref(), move |progress| {
-        let mut traces = Vec::new();
-        for source in &sources {
-            traces.push(json_of_curves(&curves(source, &plan, |footprint| sizes_for(&sizes, footprint), progress)?));
-        }
-        Ok(Value::Array(traces).to_string())
-    })
+    let found = work::run(py, progress.as_ref(), move |progress| {
+        let drawn =
+            sources.iter().map(|source| curves(source, &plan, |footprint| sizes_for(&sizes, footprint), progress));
+        drawn.collect::<Result<Vec<TraceCurves>, LabError>>()
+    })?;
+    traces.iter().zip(&found).for_each(|(trace, found)| trace.heard(&found.reading));
+    Ok(Value::Array(found.iter().map(json_of_curves).collect()).to_string())
 }
 
 /// What [`mrc`] tells of a trace.

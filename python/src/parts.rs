@@ -35,7 +35,8 @@ pub fn draw_part<'py>(
     }
     let source = trace.source.clone();
     let sampling = Sampling { rate: sample, seed };
-    let drawn = work::run(py, None, move |progress| draw(&source, sampling, part, parts, progress))?;
+    let (drawn, reading) = work::run(py, None, move |progress| draw(&source, sampling, part, parts, progress))?;
+    trace.heard(&reading);
     let accesses = drawn.accesses();
     let histogram = drawn.into_histograms().pop().unwrap_or_default();
     let counts = histogram.counts();

@@ -1,15 +1,16 @@
 //! Traces: files, workloads, and arrays of Python without a copy.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use numpy::{PyArray1, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use refault::lab::sweep::layout_of;
+use refault::lab::sweep::layout_and_reading_of;
 use refault::trace::{
-    BLOCK_ENTRIES, Entry, Format, Kind, ObjectsAs, OpenTrace, Options, Part, Source, TraceError, TraceReader,
+    BLOCK_ENTRIES, CsvColumns, Entry, Format, Kind, ObjectsAs, OpenTrace, Options, Part, Reading, Source, TraceError,
+    TraceReader,
 };
 
 use crate::decoded::{Decoded, Shared};
@@ -22,16 +23,50 @@ pub struct Trace {
     pub source: Source,
     /// Its contents, if they lie decoded in memory.
     decoded: Option<Arc<Decoded>>,
+    heard: Mutex<Heard>,
+}
+
+/// What passes over a trace have said of it.
+#[derive(Clone, Default)]
+struct Heard {
+    /// What was left out or assumed, each once.
+    remarks: Vec<String>,
+    /// How many of them were handed out.
+    told: usize,
+    /// Whether a pass came to the end.
+    is_complete: bool,
 }
 
 impl Trace {
     fn of(source: Source) -> Trace {
-        Trace { source, decoded: None }
+        Trace { source, decoded: None, heard: Mutex::default() }
     }
 
     fn of_decoded(decoded: Decoded) -> Trace {
         let decoded = Arc::new(decoded);
-        Trace { source: Source::Custom(Arc::new(Shared(decoded.clone()))), decoded: Some(decoded) }
+        Trace {
+            source: Source::Custom(Arc::new(Shared(decoded.clone()))),
+            decoded: Some(decoded),
+            heard: Mutex::default(),
+        }
+    }
+
+    /// Keeps what a pass to the end had to say.
+    pub fn heard(&self, reading: &Reading) {
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.is_complete = true;
+        // Sizes that there are count, unless it was asked otherwise.
+        let without_sizes = reading.objects.is_some_and(|objects| objects.bytes.is_none());
+        let note = reading.note().filter(|_| without_sizes && reading.counts_objects());
+        for remark in reading.remarks.iter().map(ToString::to_string).chain(note) {
+            if !heard.remarks.contains(&remark) {
+                heard.remarks.push(remark);
+            }
+        }
+    }
+
+    fn all_heard(&self) -> Heard {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -39,7 +74,11 @@ impl Trace {
 impl Trace {
     /// A file in any format that the command reads.
     #[staticmethod]
-    #[pyo3(signature = (path, format=None, kind=None, name=None, block_bytes=None, objects_have_sizes=None, collapse=false))]
+    #[pyo3(signature = (
+        path, format=None, kind=None, name=None, block_bytes=None, objects_have_sizes=None, collapse=false,
+        columns=Vec::new(), skip_size_zero=false, file_order=false, strict=false, skip_instructions=false
+    ))]
+    #[allow(clippy::too_many_arguments)]
     fn from_file(
         path: PathBuf,
         format: Option<&str>,
@@ -48,6 +87,11 @@ impl Trace {
         block_bytes: Option<u32>,
         objects_have_sizes: Option<bool>,
         collapse: bool,
+        columns: Vec<(String, String)>,
+        skip_size_zero: bool,
+        file_order: bool,
+        strict: bool,
+        skip_instructions: bool,
     ) -> PyResult<Trace> {
         let format = format
             .map(|name| {
@@ -65,7 +109,24 @@ impl Trace {
             Some(false) => ObjectsAs::OnePageEach,
             None => ObjectsAs::SizedIfKnown,
         };
-        let options = Options { format, kind, name, block_bytes, objects, collapse, ..Options::default() };
+        let mut named = CsvColumns::default();
+        for (field, column) in &columns {
+            named.set(field, column).map_err(PyValueError::new_err)?;
+        }
+        let options = Options {
+            format,
+            kind,
+            name,
+            block_bytes,
+            objects,
+            collapse,
+            columns: named,
+            skip_size_zero,
+            file_order,
+            strict,
+            skip_instructions,
+            ..Options::default()
+        };
         let source = Source::file(path, options);
         source.open().map_err(trace_error)?; // A wrong path or format is said here, not in the middle of the work.
         Ok(Trace::of(source))
@@ -127,7 +188,33 @@ impl Trace {
     /// The same trace, read to its end and kept in memory.
     fn decode(&self, py: Python<'_>) -> PyResult<Trace> {
         let source = self.source.clone();
-        work::run(py, None, move |progress| Decoded::read(&source, progress)).map(Trace::of_decoded)
+        let (decoded, reading) = work::run(py, None, move |progress| Decoded::read(&source, progress))?;
+        self.heard(&reading);
+        Ok(Trace { heard: Mutex::new(self.all_heard()), ..Trace::of_decoded(decoded) })
+    }
+
+    /// What was left out or assumed, a sentence each. Reads the whole trace if nothing has done so yet.
+    fn remarks(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        if !self.all_heard().is_complete {
+            self.counts(py)?;
+        }
+        Ok(self.all_heard().remarks)
+    }
+
+    /// Those remarks of the passes so far that this has not handed out before.
+    fn new_remarks(&self) -> Vec<String> {
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = heard.remarks[heard.told..].to_vec();
+        heard.told = heard.remarks.len();
+        new
+    }
+
+    /// Adds what another process heard of the same trace.
+    fn add_remarks(&self, remarks: Vec<String>) {
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.is_complete = true;
+        heard.told = remarks.len();
+        heard.remarks = remarks;
     }
 
     /// Bytes of memory that the decoded trace takes; 0 if it is not decoded.
@@ -152,10 +239,12 @@ impl Trace {
     /// Accesses, distinct pages, distinct anonymous pages and writes. Reads the whole trace.
     fn counts(&self, py: Python<'_>) -> PyResult<(u64, u64, u64, u64)> {
         let source = self.source.clone();
-        work::run(py, None, move |_| {
-            let layout = layout_of(&source)?;
-            Ok((layout.accesses(), layout.distinct_pages(), layout.distinct_anon(), layout.writes()))
-        })
+        let (counts, reading) = work::run(py, None, move |_| {
+            let (layout, reading) = layout_and_reading_of(&source)?;
+            Ok(((layout.accesses(), layout.distinct_pages(), layout.distinct_anon(), layout.writes()), reading))
+        })?;
+        self.heard(&reading);
+        Ok(counts)
     }
 
     /// All accesses: page numbers, whether each writes, and the kind of each (0 anon, 1 fd, 2 mapped).
@@ -165,20 +254,21 @@ impl Trace {
         py: Python<'py>,
     ) -> PyResult<(Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<bool>>, Bound<'py, PyArray1<u8>>)> {
         let source = self.source.clone();
-        let (pages, writes, kinds) = work::run(py, None, move |progress| {
+        let (pages, writes, kinds, reading) = work::run(py, None, move |progress| {
             let mut reader = source.open()?;
             let (mut pages, mut writes, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
             let mut buffer = Vec::new();
             loop {
                 let block = reader.next_block(&mut buffer)?;
                 if block.is_empty() || progress.is_cancelled() {
-                    return Ok((pages, writes, kinds));
+                    return Ok((pages, writes, kinds, Reading::of(&*reader)));
                 }
                 pages.extend(block.iter().map(|entry| entry.page()));
                 writes.extend(block.iter().map(|entry| entry.write()));
                 kinds.extend(block.iter().map(|entry| entry.kind().map_or(0, |kind| kind as u8)));
             }
         })?;
+        self.heard(&reading);
         Ok((PyArray1::from_vec(py, pages), PyArray1::from_vec(py, writes), PyArray1::from_vec(py, kinds)))
     }
 }

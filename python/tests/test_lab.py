@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -360,7 +361,49 @@ def test_a_decoded_trace_is_the_same_and_travels(tmp_path):
 
 
 def test_bytes_that_are_no_trace_are_refused():
-    restore, (name, data) = refault.Trace(np.arange(3, dtype=np.uint64)).__reduce__()
+    restore, (name, data, remarks) = refault.Trace(np.arange(3, dtype=np.uint64)).__reduce__()
     for wrong in (b"", data[:-1], data[:9], b"\x02" + data[1:], data[:9] + b"\xff" * 24, data[:1] + b"\xff" * 8 + data[9:]):
         with pytest.raises(ValueError, match="not a decoded trace"):
-            restore(name, wrong)
+            restore(name, wrong, remarks)
+
+
+def test_what_was_left_out_is_said_once_for_each_trace(tmp_path):
+    path = tmp_path / "deletions.csv"
+    path.write_text("page,op\n1,r\n2,delete\n1,r\n")
+    said = "deletions: 1 deletion is left out: it is no access"
+    for first in (
+        lambda trace: trace.counts(),
+        lambda trace: trace.pages(),
+        lambda trace: trace.decode(),
+        lambda trace: refault.compare(trace, ["lru"], "50%"),
+        lambda trace: refault.compare(trace, PythonLru(), "50%"),
+        lambda trace: refault.mrc(trace),
+        lambda trace: refault.mrc(trace, "clock", sample=1.0),
+    ):
+        trace = refault.Trace(path)
+        with pytest.warns(refault.TraceWarning) as warned:
+            first(trace)
+        assert [str(warning.message) for warning in warned] == [said] and warned[0].filename == __file__
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            trace.counts()
+            decoded = trace.decode()
+        for same in (trace, decoded, pickle.loads(pickle.dumps(trace)), pickle.loads(pickle.dumps(decoded))):
+            assert [f"{same.name}: {remark}" for remark in same.remarks()] == [said]
+    assert refault.Trace.workload(SPEC).remarks() == loop().remarks() == []
+    with pytest.raises(ValueError, match="1 deletion"):
+        refault.Trace(path, strict=True).counts()
+
+
+def test_columns_are_named_as_for_the_command(tmp_path):
+    path = tmp_path / "odd.csv"
+    path.write_text("when,what\n2000,7\n1000,9\n3000,7\n")
+    named = {"page": "what", "time_us": "when", "operation": ""}
+    with pytest.warns(refault.TraceWarning, match="times that go back, by up to 0.001 s, and are put in order"):
+        assert refault.Trace(path, columns=named).pages().tolist() == [9, 7, 7]
+    with pytest.warns(refault.TraceWarning):
+        assert refault.Trace(path, columns=named, file_order=True).pages().tolist() == [7, 9, 7]
+    with pytest.raises(ValueError, match="columns are page, address, "):
+        refault.Trace(path, columns={"pages": "what"})
+    with pytest.raises(ValueError, match="columns and strict: only for files"):
+        refault.Trace([1, 2], columns=named, strict=True)

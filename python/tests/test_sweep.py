@@ -262,6 +262,36 @@ def test_the_command_says_the_same_with_and_without_a_cluster(cluster, tmp_path)
         assert there.stdout == here.stdout and there.stdout
 
 
+def test_what_was_left_out_is_said_wherever_it_was_read(cluster, tmp_path):
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "deletions.csv"
+    path.write_text("page,op\n1,r\n2,delete\n1,r\n3,r\n")
+    said = "deletions: 1 deletion is left out: it is no access"
+    results = tmp_path / "results"
+    for options in (
+        {},
+        {"keep_decoded": False},
+        {"client": cluster},
+        {"client": cluster, "keep_decoded": False, "out": results},
+        {"out": results},  # Nothing is run: what was said is kept.
+    ):
+        with pytest.warns(refault.TraceWarning) as warned:
+            refault.sweep([path], ["lru", "arc"], "50%", policies_per_task=1, **options)
+        assert {str(warning.message) for warning in warned} == {said}, options
+    with pytest.warns(refault.TraceWarning, match="1 deletion"):
+        refault.sweep_mrc(path, sample=1.0, parts=2, client=cluster)
+
+
+@command
+def test_the_command_says_what_workers_left_out(cluster, tmp_path):
+    path, there = tmp_path / "deletions.csv", ("--dask", cluster.scheduler.address)
+    path.write_text("page,op\n1,r\n2,delete\n1,r\n")
+    asked = asked_of_the_command(path, *there, "--policy", "lru", "--memory", "50%")
+    assert asked.returncode == 0 and asked.stderr.count("deletions: 1 deletion is left out") == 1, asked.stderr
+    refused = asked_of_the_command(path, *there, "--strict", "--policy", "lru", "--memory", "50%")
+    assert refused.returncode == 2 and "1 deletion" in refused.stderr and not refused.stdout
+
+
 @command
 def test_what_the_command_cannot_send_it_refuses_in_words(cluster, tmp_path):
     np.arange(1000, dtype=np.uint64).tofile(tmp_path / "loop.u64")

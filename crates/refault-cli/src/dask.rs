@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use refault_console::Failure;
+use refault_console::{Failure, say};
 use refault_lab::results::read_json;
 use refault_lab::size::Size;
 use refault_lab::sweep::{Sweep, TraceRuns, WarmUp};
@@ -58,6 +58,9 @@ pub fn run_there(address: &str, sources: &[Source], plan: &Sweep) -> Result<Vec<
     }
     if let Some(error) = said("failed") {
         return Err(Failure::failed("the sweep failed", address, error));
+    }
+    for remark in found.get("remarks").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+        say(remark);
     }
     read_json(&answer, warm_up).map_err(|error| {
         let remedy = "it ended before its answer was whole; what it wrote stands above";
@@ -109,14 +112,6 @@ fn travelling(source: &Source) -> Result<Value, Failure> {
         Source::File { options, .. } if options.columns != CsvColumns::default() => {
             stays("a choice of columns", "--columns")
         }
-        Source::File { options, .. } if options.strict => stays("refusing remarks", "--strict"),
-        Source::File { options, .. } if options.file_order => stays("the order of the file", "--file-order"),
-        Source::File { options, .. } if options.skip_size_zero => {
-            stays("leaving records of size 0 out", "--skip-size-zero")
-        }
-        Source::File { options, .. } if options.skip_instructions => {
-            stays("leaving instructions out", "--skip-instructions")
-        }
         Source::File { path, options } => Ok(Value::Object(file(path, options, source)?)),
         Source::Custom(_) => stays("a trace in memory", &source.name()),
     }
@@ -142,7 +137,16 @@ fn file(path: &Path, options: &Options, source: &Source) -> Result<Map<String, V
             ObjectsAs::SizedIfKnown => None,
         },
     );
-    put("collapse", options.collapse.then_some(json!(true)));
+    let switches = [
+        ("skip_size_zero", options.skip_size_zero),
+        ("file_order", options.file_order),
+        ("strict", options.strict),
+        ("skip_instructions", options.skip_instructions),
+        ("collapse", options.collapse),
+    ];
+    for (name, is_on) in switches {
+        put(name, is_on.then_some(json!(true)));
+    }
     Ok(trace)
 }
 

@@ -8,7 +8,7 @@ use clap::Args;
 use refault_console::text::grouped;
 use refault_console::{Failure, Outputs, ResultArgs, say};
 use refault_lab::size::pages_text;
-use refault_trace::{CsvColumns, Format, Kind, ObjectsAs, Options, Part, Reading, Source, TimeUnit, WorkloadSpec};
+use refault_trace::{CsvColumns, Format, Kind, ObjectsAs, Options, Part, Reading, Source, WorkloadSpec};
 
 /// The workloads of a comparison that names none: small, each with one thing to show.
 pub const BUILT_IN: [&str; 6] = [
@@ -55,7 +55,7 @@ pub struct ReadArgs {
     /// operation=, kind=, ttl=, time=, unread=. Units of time: time_s=, time_ms=, time_us=, time_ns=, filetime=. An
     /// empty size= reads none. Two columns name something together as in device=1+2 [default: the usual names]
     #[arg(long, value_name = "COLUMN=NAME,…", value_delimiter = ',', value_parser = csv_column, help_heading = READING)]
-    columns: Vec<(CsvField, String)>,
+    columns: Vec<(String, String)>,
     /// An object has as many pages of its own as its size needs; one without a size is an error [default where memory is
     /// sized: if the trace says sizes; of trace info and convert: one page each]
     #[arg(long, help_heading = READING, conflicts_with = "objects_one_page_each")]
@@ -98,25 +98,6 @@ pub struct ReadArgs {
 const READING: &str = "How traces are read";
 const PART: &str = "Part of a trace";
 
-/// A column of a CSV trace that can be named.
-#[derive(Clone, Copy, Debug)]
-enum CsvField {
-    Page,
-    Address,
-    Offset,
-    Block,
-    Object,
-    Device,
-    Size,
-    KeySize,
-    Count,
-    Operation,
-    Kind,
-    Ttl,
-    Time(Option<TimeUnit>),
-    Unread,
-}
-
 /// Which accesses a command runs over.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SourceArgs {
@@ -149,29 +130,7 @@ impl ReadArgs {
     pub fn options(&self, unsaid: ObjectsAs) -> Options {
         let mut columns = CsvColumns::default();
         for (field, name) in &self.columns {
-            let column = match field {
-                CsvField::Unread => {
-                    columns.unread.push(name.clone());
-                    continue;
-                }
-                CsvField::Device => &mut columns.device,
-                CsvField::KeySize => &mut columns.key_size,
-                CsvField::Ttl => &mut columns.ttl,
-                CsvField::Page => &mut columns.page,
-                CsvField::Address => &mut columns.address,
-                CsvField::Offset => &mut columns.offset,
-                CsvField::Block => &mut columns.block,
-                CsvField::Object => &mut columns.object,
-                CsvField::Count => &mut columns.count,
-                CsvField::Size => &mut columns.size,
-                CsvField::Operation => &mut columns.operation,
-                CsvField::Kind => &mut columns.kind,
-                CsvField::Time(unit) => {
-                    columns.time_unit = *unit;
-                    &mut columns.time
-                }
-            };
-            *column = Some(name.clone());
+            columns.set(field, name).expect("invariant: the parser of the option has tried it");
         }
         Options {
             format: self.trace_format,
@@ -416,35 +375,10 @@ fn trace_format(text: &str) -> Result<Format, String> {
     })
 }
 
-fn csv_column(text: &str) -> Result<(CsvField, String), String> {
+fn csv_column(text: &str) -> Result<(String, String), String> {
     let (field, name) = text.split_once('=').ok_or("write COLUMN=NAME, such as block=lba")?;
-    let field = match field.trim() {
-        "page" => CsvField::Page,
-        "address" => CsvField::Address,
-        "offset" => CsvField::Offset,
-        "block" => CsvField::Block,
-        "object" => CsvField::Object,
-        "count" => CsvField::Count,
-        "size" => CsvField::Size,
-        "device" => CsvField::Device,
-        "key_size" => CsvField::KeySize,
-        "operation" => CsvField::Operation,
-        "kind" => CsvField::Kind,
-        "ttl" => CsvField::Ttl,
-        "unread" => CsvField::Unread,
-        "time" => CsvField::Time(None),
-        "time_s" => CsvField::Time(Some(TimeUnit::Seconds)),
-        "time_ms" => CsvField::Time(Some(TimeUnit::Milliseconds)),
-        "time_us" => CsvField::Time(Some(TimeUnit::Microseconds)),
-        "time_ns" => CsvField::Time(Some(TimeUnit::Nanoseconds)),
-        "filetime" => CsvField::Time(Some(TimeUnit::FileTime)),
-        _ => {
-            let known = "page, address, offset, block, object, device, size, key_size, count, operation, kind, ttl, time, \
-                         time_s, time_ms, time_us, time_ns, filetime and unread";
-            return Err(format!("columns are {known}"));
-        }
-    };
-    Ok((field, name.to_string()))
+    CsvColumns::default().set(field.trim(), name)?;
+    Ok((field.trim().to_owned(), name.to_owned()))
 }
 
 /// A workload with the command line's kind and seed, where the specification does not say its own.

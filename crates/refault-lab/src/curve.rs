@@ -340,7 +340,7 @@ pub fn sampled_lru_curve(
 
 /// One of `parts` parts, without a page in common, of a sample of a trace's pages: what a machine does whose fellows
 /// draw the other parts. [`curve_of_samples`] makes a curve of all of them. Cost: a pass over the trace, and memory for this
-/// part's pages only.
+/// part's pages only. With it comes what was left out or assumed.
 ///
 /// # Errors
 /// The trace cannot be read, or it was cancelled.
@@ -350,9 +350,9 @@ pub fn draw_part(
     part: u32,
     parts: u32,
     progress: &dyn Progress,
-) -> Result<SampledCurve, LabError> {
+) -> Result<(SampledCurve, Reading), LabError> {
     let sample = PageSample::parts(sampling.rate, sampling.seed, parts).nth(part as usize);
-    Ok(draw(source, Shards::of(sampling.rate / f64::from(parts.max(1)), sample), progress)?.0)
+    draw(source, Shards::of(sampling.rate / f64::from(parts.max(1)), sample), progress)
 }
 
 fn draw(source: &Source, mut shards: Shards, progress: &dyn Progress) -> Result<(SampledCurve, Reading), LabError> {

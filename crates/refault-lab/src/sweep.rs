@@ -305,9 +305,20 @@ fn simulate(
     })
 }
 
-/// The first pass.
+/// Where a trace's pages lie and how many it has, by one pass.
+///
+/// # Errors
+/// The trace cannot be read, is empty, or has more pages than can be numbered.
 pub fn layout_of(source: &dyn Accesses) -> Result<Layout, LabError> {
-    Ok(first_pass(source, &|| false)?.0)
+    Ok(layout_and_reading_of(source)?.0)
+}
+
+/// The same, and what was left out or assumed.
+///
+/// # Errors
+/// As [`layout_of`].
+pub fn layout_and_reading_of(source: &dyn Accesses) -> Result<(Layout, Reading), LabError> {
+    first_pass(source, &|| false)
 }
 
 /// The first pass, and what the reader had to say; cancelled as soon as `ends` says that the caller wants it no more.

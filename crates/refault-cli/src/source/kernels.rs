@@ -11,10 +11,10 @@ use refault_console::text::number;
 use refault_console::{Progress, say};
 use refault_lab::LabError;
 use refault_lab::size::PAGE_BYTES;
-use refault_trace::{Reading, Source, TimeUnit};
+use refault_trace::{Reading, Source};
 use serde_json::{Value, json};
 
-use super::{CsvField, KindName, ReadArgs, memory_text};
+use super::{KindName, ReadArgs, memory_text};
 
 /// The kernels that are proposed to be asked.
 const KERNELS: [&str; 2] = ["6.12", "7.2"];
@@ -205,8 +205,7 @@ impl ReadArgs {
             |name: &str, value: Option<String>| words.extend(value.map(|value| format!("--{name}={value}")));
         value("kind", self.kind.map(|kind| kind.name().to_owned()));
         value("trace-format", self.trace_format.map(|format| format.name().to_owned()));
-        let columns: Vec<String> =
-            self.columns.iter().map(|(field, name)| format!("{}={name}", field.name())).collect();
+        let columns: Vec<String> = self.columns.iter().map(|(field, name)| format!("{}={name}", field)).collect();
         value("columns", (!columns.is_empty()).then(|| columns.join(",")));
         value("block-bytes", self.block_bytes.map(|bytes| bytes.to_string()));
         value("skip", (self.skip > 0).then(|| self.skip.to_string()));
@@ -240,32 +239,6 @@ impl KindName {
     }
 }
 
-impl CsvField {
-    fn name(self) -> &'static str {
-        match self {
-            CsvField::Page => "page",
-            CsvField::Address => "address",
-            CsvField::Offset => "offset",
-            CsvField::Block => "block",
-            CsvField::Object => "object",
-            CsvField::Device => "device",
-            CsvField::Size => "size",
-            CsvField::KeySize => "key_size",
-            CsvField::Count => "count",
-            CsvField::Operation => "operation",
-            CsvField::Kind => "kind",
-            CsvField::Ttl => "ttl",
-            CsvField::Unread => "unread",
-            CsvField::Time(None) => "time",
-            CsvField::Time(Some(TimeUnit::Seconds)) => "time_s",
-            CsvField::Time(Some(TimeUnit::Milliseconds)) => "time_ms",
-            CsvField::Time(Some(TimeUnit::Microseconds)) => "time_us",
-            CsvField::Time(Some(TimeUnit::Nanoseconds)) => "time_ns",
-            CsvField::Time(Some(TimeUnit::FileTime)) => "filetime",
-        }
-    }
-}
-
 /// `refault` with these arguments as a shell takes it.
 pub fn command_line(words: impl Iterator<Item = String>) -> String {
     let plain = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "-_./=:,%+@".contains(c));
@@ -284,11 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_and_kinds_are_named_as_they_are_read() {
-        for name in ["page", "object", "key_size", "time", "time_us", "filetime", "unread", "count"] {
-            let (field, _) = super::super::csv_column(&format!("{name}=x")).expect("a column");
-            assert_eq!(field.name(), name);
-        }
+    fn kinds_are_named_as_they_are_read() {
         for kind in [KindName::Anon, KindName::Fd, KindName::Mapped] {
             assert_eq!(clap::ValueEnum::from_str(kind.name(), false), Ok(kind));
         }

@@ -278,6 +278,78 @@ impl Finder<'_> {
 }
 
 impl CsvColumns {
+    /// Fields that can be given a column; those of times say their unit.
+    pub const FIELDS: [&str; 19] = [
+        "page",
+        "address",
+        "offset",
+        "block",
+        "object",
+        "device",
+        "size",
+        "key_size",
+        "count",
+        "operation",
+        "kind",
+        "ttl",
+        "time",
+        "time_s",
+        "time_ms",
+        "time_us",
+        "time_ns",
+        "filetime",
+        "unread",
+    ];
+
+    /// Gives one of [`CsvColumns::FIELDS`] its column, as the options of the command and of Python do.
+    ///
+    /// # Errors
+    /// Another field; the sentence lists all.
+    ///
+    /// ```
+    /// use refault_trace::CsvColumns;
+    ///
+    /// let mut columns = CsvColumns::default();
+    /// columns.set("time_us", "when")?;
+    /// assert_eq!(columns.time.as_deref(), Some("when"));
+    /// # Ok::<(), String>(())
+    /// ```
+    pub fn set(&mut self, field: &str, column: &str) -> Result<(), String> {
+        let unit = match field {
+            "time_s" => Some(TimeUnit::Seconds),
+            "time_ms" => Some(TimeUnit::Milliseconds),
+            "time_us" => Some(TimeUnit::Microseconds),
+            "time_ns" => Some(TimeUnit::Nanoseconds),
+            "filetime" => Some(TimeUnit::FileTime),
+            _ => None,
+        };
+        let place = match field {
+            "page" => &mut self.page,
+            "address" => &mut self.address,
+            "offset" => &mut self.offset,
+            "block" => &mut self.block,
+            "object" => &mut self.object,
+            "device" => &mut self.device,
+            "size" => &mut self.size,
+            "key_size" => &mut self.key_size,
+            "count" => &mut self.count,
+            "operation" => &mut self.operation,
+            "kind" => &mut self.kind,
+            "ttl" => &mut self.ttl,
+            "unread" => {
+                self.unread.push(column.to_owned());
+                return Ok(());
+            }
+            _ if unit.is_some() || field == "time" => {
+                self.time_unit = unit;
+                &mut self.time
+            }
+            _ => return Err(format!("columns are {}", Self::FIELDS.join(", "))),
+        };
+        *place = Some(column.to_owned());
+        Ok(())
+    }
+
     /// Whether a first line names a column that is usual for a position.
     pub(crate) fn name_a_position(first: &[Field]) -> bool {
         let names = [PAGE_NAMES, ADDRESS_NAMES, OFFSET_NAMES, BLOCK_NAMES, OBJECT_NAMES].concat();
