@@ -231,6 +231,60 @@ fn nothing_is_left_when_the_tool_is_killed() {
     }
 }
 
+fn kill_keeper(run: &Child) {
+    let keeper = wait_for("the keeper", || {
+        let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", run.id())).ok()?;
+        let is_keeper = |number: &&str| {
+            std::fs::read_to_string(format!("/proc/{number}/cmdline")).is_ok_and(|line| line.contains("kernel-keeper"))
+        };
+        children.split_whitespace().find(is_keeper)?.parse().ok()
+    });
+    signal(keeper, rustix::process::Signal::KILL);
+}
+
+fn signal(process: i32, signal: rustix::process::Signal) {
+    let process = rustix::process::Pid::from_raw(process).expect("a number");
+    rustix::process::kill_process(process, signal).expect("it runs");
+}
+
+/// Without its keeper a group can be full for ever.
+#[test]
+fn a_program_whose_keeper_is_killed_goes_on_and_is_told_to_have_no_budget() {
+    let Some(_alone) = alone() else { return };
+    let place = TempDir::new().expect("a directory");
+    let program = compiled(&place, "fills", FILLS_AND_CHECKS);
+    let mut child = started(&["--memory", "24M"], &["sh", "-c", "echo; read line; exec \"$0\" 60 8 1", &program]);
+    // It has begun, under its keeper.
+    assert_eq!(child.stdout.as_mut().expect("piped").read(&mut [0]).expect("it says so"), 1);
+    let made = Made::of(child.id());
+    kill_keeper(&child);
+    let mut said = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let line = said.next().expect("a line").expect("text");
+    assert!(line.ends_with(" was killed: the program goes on without a budget"), "{line}");
+    drop(child.stdin.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success() && text(&output.stdout) == "right\n", "{output:?}");
+    assert!(made.is_gone());
+}
+
+/// A handler of its own needs memory, which a paused program has not.
+#[test]
+fn what_is_paused_is_ended_by_the_second_request() {
+    let Some(_alone) = alone() else { return };
+    let place = TempDir::new().expect("a directory");
+    let program = compiled(&place, "handles", include_str!("c/handles_while_it_fills.c"));
+    let mut child = started(&["--memory", "24M"], &[&program]);
+    let made = Made::of(child.id());
+    let mut said = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    said.find(|line| line.starts_with("refault: paused: ")).expect("it says so before it ends");
+    signal(child.id() as i32, rustix::process::Signal::TERM);
+    said.find(|line| line.contains("the same once more ends it at once")).expect("it says so before it ends");
+    signal(child.id() as i32, rustix::process::Signal::TERM);
+    let status = child.wait().expect("it ends");
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{status}");
+    wait_for("all is removed", || made.is_gone().then_some(()));
+}
+
 #[test]
 fn what_a_killed_keeper_left_is_removed_by_doctor_and_by_the_next_run() {
     let Some(_alone) = alone() else { return };
@@ -241,19 +295,7 @@ fn what_a_killed_keeper_left_is_removed_by_doctor_and_by_the_next_run() {
         let mut first = String::new();
         BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut first).expect("it is filled");
         let made = Made::of(child.id());
-        let keeper = wait_for("the keeper", || {
-            let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).ok()?;
-            let is_keeper = |number: &&str| {
-                std::fs::read_to_string(format!("/proc/{number}/cmdline"))
-                    .is_ok_and(|line| line.contains("kernel-keeper"))
-            };
-            children.split_whitespace().find(is_keeper)?.parse::<i32>().ok()
-        });
-        rustix::process::kill_process(
-            rustix::process::Pid::from_raw(keeper).expect("a number"),
-            rustix::process::Signal::KILL,
-        )
-        .expect("it runs");
+        kill_keeper(&child);
         child.kill().expect("it runs");
         child.wait().expect("it ends");
         if by_doctor {

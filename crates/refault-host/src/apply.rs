@@ -225,6 +225,7 @@ fn set(journal: &mut Journal, row: &Row, bytes: u64) -> io::Result<()> {
     let most = journal::limit(&before).unwrap_or(u64::MAX);
     let text = if bytes >= most { before } else { bytes.to_string() };
     fs::write(path, text)?;
+    journal.has_changed(&change(row, file));
     if is_first && row.figures.usage_bytes > bytes {
         reclaim(journal, row, row.figures.usage_bytes - bytes)?;
     }
@@ -243,11 +244,13 @@ fn reclaim(journal: &mut Journal, row: &Row, bytes: u64) -> io::Result<u64> {
     if row.cgroup_version == 1 {
         journal.note(change(row, MAX))?;
     }
-    Cgroup::open(&row.directory)?.reclaim(bytes)
+    let given = Cgroup::open(&row.directory)?.reclaim(bytes);
+    journal.has_changed(&change(row, MAX));
+    given
 }
 
 fn change(row: &Row, file: &str) -> Change {
-    Change { directory: row.directory.clone(), id: row.id, file: file.to_owned(), before: String::new() }
+    Change { directory: row.directory.clone(), id: row.id, file: file.to_owned(), before: String::new(), left: None }
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! What was made and has to be removed: a file per keeper, written before each thing is used.
 //!
 //! A keeper that ends removes its file last. One that was killed leaves it, and [`clean`], called by the next keeper and
-//! by `refault doctor --clean`, removes what stands in it. Who a keeper is says its process's number and start, so that a
-//! number used again is not taken for it.
+//! by `refault doctor --clean`, removes what stands in it. A keeper that lives holds a lock of the file beside its own.
+//! Others see that also where it runs in another namespace of processes, in which numbers are other ones.
 
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,8 @@ use crate::device::Device;
 use crate::group::Group;
 use crate::places::Places;
 
+/// What the name of the file ends with that a keeper holds locked.
+const LOCK: &str = "lock";
 /// How long a group may stay busy after its last process has ended.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -43,6 +45,8 @@ pub struct Journal {
     path: PathBuf,
     /// What stands in it.
     pub entry: Entry,
+    /// Locked for as long as this process is there.
+    _lock: File,
 }
 
 /// Something that a keeper left.
@@ -73,9 +77,17 @@ impl Journal {
         let entry = Entry { process, started: started(places, process).unwrap_or(0), ..Entry::default() };
         let directory = directory(places);
         DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
-        let journal = Journal { path: directory.join(format!("{process}.json")), entry };
+        let path = directory.join(format!("{process}-{}.json", entry.started));
+        let lock = File::create(path.with_extension(LOCK))?;
+        lock.lock()?;
+        let journal = Journal { path, entry, _lock: lock };
         journal.write()?;
         Ok(journal)
+    }
+
+    /// What no other keeper is called.
+    pub fn name(&self) -> String {
+        format!("{}-{}", self.entry.process, self.entry.started)
     }
 
     /// Writes what has changed.
@@ -96,6 +108,15 @@ impl Journal {
 }
 
 impl Leftover {
+    /// Whether its keeper is there.
+    fn lives(&self, places: &Places) -> bool {
+        match File::open(self.path.with_extension(LOCK)) {
+            // Shared, so that two that look at once do not take each other for the keeper.
+            Ok(lock) => matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)),
+            Err(_) => started(places, self.entry.process) == Some(self.entry.started),
+        }
+    }
+
     /// In words.
     pub fn name(&self) -> String {
         let group = self.entry.group.iter().map(|group| group.path().display().to_string());
@@ -115,14 +136,15 @@ impl Leftover {
 
 /// What keepers left that are no more.
 pub fn leftovers(places: &Places) -> Vec<Leftover> {
-    all(places).into_iter().filter(|left| !lives(places, &left.entry)).collect()
+    all(places).into_iter().filter(|left| !left.lives(places)).collect()
 }
 
 /// What other keepers than this process have that live.
 pub(crate) fn others(places: &Places) -> Vec<Entry> {
-    let own = std::process::id() as i32;
-    let living = all(places).into_iter().map(|left| left.entry).filter(|entry| entry.process != own);
-    living.filter(|entry| lives(places, entry)).collect()
+    let process = std::process::id() as i32;
+    let own = (process, started(places, process).unwrap_or(0));
+    let others = all(places).into_iter().filter(|left| (left.entry.process, left.entry.started) != own);
+    others.filter(|left| left.lives(places)).map(|left| left.entry).collect()
 }
 
 /// Removes what keepers left that are no more; answers with what was removed, and what could not be.
@@ -150,7 +172,7 @@ fn all(places: &Places) -> Vec<Leftover> {
 
 fn write(path: &Path, entry: &Entry) -> io::Result<()> {
     let new = path.with_extension("new");
-    let mut file = std::fs::File::create(&new)?;
+    let mut file = File::create(&new)?;
     file.write_all(&serde_json::to_vec(entry)?)?;
     std::fs::rename(new, path)
 }
@@ -183,15 +205,11 @@ fn remove(places: &Places, path: &Path, entry: &mut Entry) -> io::Result<()> {
         }
     }
     removed?;
+    let _ = std::fs::remove_file(path.with_extension(LOCK));
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
-}
-
-/// Whether an entry's keeper is there.
-fn lives(places: &Places, entry: &Entry) -> bool {
-    started(places, entry.process) == Some(entry.started)
 }
 
 /// When a process started; none if there is none, or it has ended and was not waited for.

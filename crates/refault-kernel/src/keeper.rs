@@ -1,5 +1,6 @@
 //! Keeps a group to its budget, from the making of group and device to their removal.
 
+mod contents;
 mod share;
 
 use std::io;
@@ -30,6 +31,8 @@ const DEVICE: u64 = 4;
 const NEARLY_FULL: u64 = 4;
 /// Fewer bytes of pages on devices say little of what a page takes.
 const MIN_MEASURED: u64 = 1 << 20;
+/// Looks at pages in memory that the newest counts as much as.
+const MAX_ESTIMATES: u64 = 8;
 /// Others are told when what a page takes has changed by more than this part.
 const TOLD_AFTER: u32 = 16;
 /// The least that a program can have.
@@ -58,6 +61,11 @@ pub struct Keeper {
     last: Sample,
     /// Bytes that were placed on devices when it was last measured what a page takes there.
     measured_at: u64,
+    /// Looks at pages in memory, because other keepers were there before anything could be measured.
+    estimates: u64,
+    /// When it was last seen what the threads did, and how long all of them have been asleep.
+    seen: Instant,
+    asleep: Duration,
 }
 
 /// Group and devices, as the border sees them.
@@ -95,7 +103,7 @@ impl Keeper {
         let directory = journal::directory(&places);
         let failed = |error| Refusal::failed("cannot write what is to be removed", &directory, error);
         let mut journal = Journal::begin(&places).map_err(failed)?;
-        let group = Group::named(&hierarchy, &format!("refault-{}", std::process::id()));
+        let group = Group::named(&hierarchy, &format!("refault-{}", journal.name()));
         (journal.entry.group, journal.entry.budget) = (Some(group.clone()), plan.budget);
         journal.write().map_err(failed)?;
         let held = Held { group, devices: Vec::new(), others: Others::of(&places), stored_per_page: None };
@@ -111,6 +119,9 @@ impl Keeper {
             stuck_since: None,
             last: Sample::default(),
             measured_at: 0,
+            estimates: 0,
+            seen: now,
+            asleep: Duration::ZERO,
         };
         match keeper.make(has_zram) {
             Ok(()) => Ok(keeper),
@@ -217,8 +228,10 @@ impl Keeper {
             self.follow();
             let was_alone = self.held.others.groups.is_empty();
             self.held.others = Others::of(&self.places);
-            if was_alone && self.held.others.groups.is_empty() {
-                self.measure();
+            match (was_alone, self.held.others.groups.is_empty()) {
+                (true, true) => self.measure(),
+                (_, false) if self.measured_at == 0 => self.estimate(),
+                _ => {}
             }
             self.extend();
         } else if self.is_to_be_measured() {
@@ -254,7 +267,26 @@ impl Keeper {
             return;
         }
         self.measured_at = placed;
-        let each = (used / (placed / crate::PAGE)).min(crate::PAGE) as u32;
+        self.tell((used / (placed / crate::PAGE)).min(crate::PAGE) as u32);
+    }
+
+    /// The same by pages in memory: what devices take is not this group's alone, and was not measured before.
+    fn estimate(&mut self) {
+        self.estimates += 1;
+        if self.estimates > MAX_ESTIMATES && !self.estimates.is_multiple_of(MAX_ESTIMATES) {
+            return;
+        }
+        let found = contents::stored_per_page(&self.places, &self.held.group.processes(), self.estimates);
+        if let Some(each) = found {
+            // The mean of many looks at a few pages each.
+            let weight = self.estimates.min(MAX_ESTIMATES) as u32;
+            let before = self.held.stored_per_page.unwrap_or(each);
+            self.tell((before * (weight - 1) + each) / weight);
+        }
+    }
+
+    /// Takes up what a page takes.
+    fn tell(&mut self, each: u32) {
         let before = self.held.stored_per_page.replace(each);
         if before.is_none_or(|before| before.abs_diff(each) > before / TOLD_AFTER) {
             self.journal.entry.stored_per_page = Some(each);
@@ -290,7 +322,11 @@ impl Keeper {
     }
 
     /// The last look's figures, with counts.
-    pub fn sample(&self) -> Sample {
+    pub fn sample(&mut self) -> Sample {
+        let before = std::mem::replace(&mut self.seen, Instant::now());
+        if self.held.group.processes().iter().all(|process| self.places.is_asleep(*process)) {
+            self.asleep += self.seen - before;
+        }
         let group = &self.held.group;
         let processes = group.processes();
         let transfers = self.held.devices.iter().map(Device::transfers).reduce(|sum, more| sum.plus(more));
@@ -305,6 +341,7 @@ impl Keeper {
             refaults: transfers.map(|all| all.read).or_else(|| counted("pswpin")),
             waited_ns: group.waited_ns(),
             user_ns: processes.iter().map(|process| self.places.user_ns(*process)).sum(),
+            asleep_ns: self.asleep.as_nanos() as u64,
             processes: processes.len() as u64,
             kills: group.kills(),
             ..self.last.clone()

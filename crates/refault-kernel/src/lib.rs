@@ -27,6 +27,7 @@ mod swap;
 pub use device::Device;
 pub use group::Group;
 pub use hierarchy::{Hierarchy, Version};
+pub use journal::clean;
 pub use keeper::{Keeper, Plan, examine};
 pub use places::Places;
 pub use refusal::Refusal;

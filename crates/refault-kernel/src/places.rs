@@ -52,6 +52,16 @@ impl Places {
         ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second()
     }
 
+    /// Whether all threads of a process wait for an event, are stopped, or have ended; also if there is none.
+    pub fn is_asleep(&self, process: i32) -> bool {
+        let threads = std::fs::read_dir(self.at(format!("/proc/{process}/task"))).into_iter().flatten().flatten();
+        let state = |thread: std::fs::DirEntry| {
+            let text = std::fs::read(thread.path().join("stat")).unwrap_or_default();
+            refault_linux::proc::stat_state(&text)
+        };
+        threads.filter_map(state).all(|state| matches!(state, b'S' | b'T' | b't' | b'I' | b'X' | b'Z'))
+    }
+
     /// Whether the machine has swap.
     pub fn has_swap(&self) -> bool {
         self.read("/proc/swaps").is_ok_and(|text| text.lines().nth(1).is_some())

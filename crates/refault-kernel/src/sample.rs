@@ -30,6 +30,8 @@ pub struct Sample {
     pub waited_ns: Option<u64>,
     /// Nanoseconds in which its living processes computed in user mode.
     pub user_ns: u64,
+    /// Nanoseconds in which all its threads slept of their own will, as seen 20 times per second.
+    pub asleep_ns: u64,
     /// Processes in the group.
     pub processes: u64,
     /// Programs that the kernel killed.

@@ -27,6 +27,7 @@ pub struct Served {
     group: Group,
     swap: String,
     latest: Sample,
+    is_gone: bool,
 }
 
 /// What is known when the program has ended.
@@ -62,7 +63,7 @@ impl Served {
             Ok(Report::Ready { group, swap }) => {
                 rustix::fs::fcntl_setfl(&output, OFlags::NONBLOCK)?;
                 let (pending, latest) = (Vec::new(), Sample::default());
-                Ok(Ok(Served { child, input, output, pending, group, swap, latest }))
+                Ok(Ok(Served { child, input, output, pending, group, swap, latest, is_gone: false }))
             }
             Ok(Report::Refused { what, place, remedy }) => {
                 child.wait()?;
@@ -95,9 +96,21 @@ impl Served {
 
     /// The latest figures.
     pub fn look(&mut self) -> &Sample {
-        let _ = self.output.read_to_end(&mut self.pending);
+        // A pipe that is empty says so by an error; one without a writer ends.
+        self.is_gone = self.output.read_to_end(&mut self.pending).is_ok();
         self.take_lines();
         &self.latest
+    }
+
+    /// Whether the keeper had ended at the last look: it was killed, or group or device were taken from it. What it made is
+    /// there still.
+    pub fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+
+    /// The keeper's process.
+    pub fn keeper(&self) -> u32 {
+        self.child.id()
     }
 
     /// Takes up whole lines. Whether one of them was the last.

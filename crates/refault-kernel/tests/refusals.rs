@@ -120,4 +120,13 @@ fn what_a_keeper_left_is_found_by_its_number_and_start() {
     let (removed, failed) = journal::clean(&places);
     assert!(removed.len() == 1 && failed.is_empty(), "{removed:?} {failed:?}");
     assert!(!Path::new(&place.join("7.json")).exists());
+    // In another namespace of processes numbers are other ones: the lock says that it lives.
+    write("9-54.json", 54);
+    let lock = std::fs::File::create(place.join("9-54.lock")).expect("a file");
+    lock.lock().expect("nothing else holds it");
+    assert!(journal::leftovers(&places).is_empty(), "its keeper holds the lock");
+    drop(lock);
+    let (removed, failed) = journal::clean(&places);
+    assert!(removed.len() == 1 && failed.is_empty(), "{removed:?} {failed:?}");
+    assert!(!place.join("9-54.json").exists() && !place.join("9-54.lock").exists());
 }

@@ -8,6 +8,7 @@
 //! is lost; the program starts with the mask and the actions that this command was started with. Cost: asleep but when
 //! something happens.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, FromRawFd};
@@ -43,10 +44,14 @@ const PASSED_ON: [c_int; 16] = [
     libc::SIGURG,
 ];
 
+/// Those by which a program is asked to end.
+const TO_END: [c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+
 /// A program that runs.
 pub(crate) struct Child {
     pid: pid_t,
     arrivals: File,
+    end_requests: Cell<usize>,
 }
 
 /// What the program is doing.
@@ -110,7 +115,12 @@ impl Child {
         };
         // SAFETY: the closure makes a few system calls and touches nothing else.
         unsafe { command.pre_exec(prepare) };
-        Ok(Child { pid: command.spawn()?.id() as pid_t, arrivals })
+        Ok(Child { pid: command.spawn()?.id() as pid_t, arrivals, end_requests: Cell::new(0) })
+    }
+
+    /// How many signals have arrived by which people and services ask a program to end.
+    pub(crate) fn end_requests(&self) -> usize {
+        self.end_requests.get()
     }
 
     /// The program's process id.
@@ -161,6 +171,8 @@ impl Child {
             let count = (&self.arrivals).read(bytes).unwrap_or(0) / size_of::<signalfd_siginfo>();
             let by_processes = |one: &&signalfd_siginfo| one.ssi_code <= 0 && one.ssi_signo as c_int != libc::SIGCHLD;
             arrived[..count].iter().filter(by_processes).for_each(|one| self.send(one));
+            let to_end = arrived[..count].iter().filter(|one| TO_END.contains(&(one.ssi_signo as c_int)));
+            self.end_requests.set(self.end_requests.get() + to_end.count());
             if count < BATCH {
                 return;
             }

@@ -92,6 +92,7 @@ impl InGroup<'_> {
         let child = Child::spawn(command).map_err(failed)?;
         let mut control = self.control.map(Control::new);
         let (mut thrash, mut is_full) = (Thrash::new(self.grow), false);
+        let (mut heard, mut is_kept) = (Heard::default(), true);
         let tick =
             [Some(LOOK_EVERY), control.as_ref().map(|_| control::EVERY), lines.as_ref().map(|lines| lines.interval)];
         let tick = tick.into_iter().flatten().min();
@@ -107,6 +108,15 @@ impl InGroup<'_> {
                 served.set_budget(bytes);
             }
             let sample = served.look().clone();
+            if is_kept && served.is_gone() {
+                is_kept = false;
+                // What waits for memory waits for the keeper: without the group it goes on.
+                let _ = refault_kernel::clean(&Places::default());
+                say(format_args!(
+                    "the keeper of the cgroup, process {}, was killed: the program goes on without a budget",
+                    served.keeper()
+                ));
+            }
             let budget = sample.budget_bytes;
             let said =
                 thrash.is_due().then(|| thrash.look(seen(&sample, begun), budget, sample.peak_with_stored_bytes));
@@ -128,7 +138,15 @@ impl InGroup<'_> {
                     say(full_line(&sample, raised));
                 }
             }
-            is_full = sample.is_full;
+            is_full = sample.is_full && is_kept;
+            match heard.look(child.end_requests(), is_full) {
+                Answer::Nothing => {}
+                Answer::Tell if self.quiet => {}
+                Answer::Tell => say(
+                    "the program is paused and handles no signal until it has memory: the same once more ends it at once",
+                ),
+                Answer::Kill => served.group().processes().iter().for_each(|process| kill(*process)),
+            }
             if let Some(lines) = lines.as_mut().filter(|lines| lines.written.elapsed() >= lines.interval) {
                 lines.write(child.id(), &sample, false);
             }
@@ -157,6 +175,43 @@ impl InGroup<'_> {
     }
 }
 
+/// Requests to end a program that is paused: one that handles them cannot do so without memory.
+#[derive(Default)]
+struct Heard {
+    /// All so far.
+    requests: usize,
+    /// Those of this pause.
+    paused: usize,
+}
+
+/// What is done about one.
+#[derive(Debug, PartialEq, Eq)]
+enum Answer {
+    Nothing,
+    Tell,
+    Kill,
+}
+
+impl Heard {
+    fn look(&mut self, requests: usize, is_paused: bool) -> Answer {
+        let new = requests - std::mem::replace(&mut self.requests, requests);
+        let before = self.paused;
+        self.paused = if is_paused { before + new } else { 0 };
+        match (new, before) {
+            _ if !is_paused => Answer::Nothing,
+            (0, _) => Answer::Nothing,
+            (1, 0) => Answer::Tell,
+            _ => Answer::Kill,
+        }
+    }
+}
+
+fn kill(process: i32) {
+    if let Some(process) = rustix::process::Pid::from_raw(process) {
+        let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+    }
+}
+
 /// What glibc reads its settings from.
 const TUNABLES: &str = "GLIBC_TUNABLES";
 
@@ -171,10 +226,10 @@ fn without_rseq(own: Option<OsString>) -> OsString {
 }
 
 /// What the kernel counts of waiting. Version 1 counts none. There it is the time in which no process of the group
-/// computed. That is waiting for pages if refaults are as frequent as they must be to count.
+/// computed and not all slept. That is waiting for pages if refaults are as frequent as they must be to count.
 fn seen(sample: &Sample, begun: Instant) -> Seen {
     let passed = begun.elapsed().as_nanos() as u64;
-    let waited_ns = sample.waited_ns.unwrap_or_else(|| passed.saturating_sub(sample.user_ns));
+    let waited_ns = sample.waited_ns.unwrap_or_else(|| passed.saturating_sub(sample.user_ns + sample.asleep_ns));
     let needed = Sizes::default().counts();
     Seen { at: Instant::now(), waited_ns, refaults: sample.refaults.unwrap_or(0), needed }
 }
@@ -312,6 +367,18 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_second_request_during_a_pause_ends_what_cannot_hear_the_first() {
+        let mut heard = Heard::default();
+        assert_eq!(heard.look(2, false), Answer::Nothing);
+        assert_eq!(heard.look(2, true), Answer::Nothing);
+        assert_eq!(heard.look(3, true), Answer::Tell);
+        assert_eq!(heard.look(3, true), Answer::Nothing);
+        assert_eq!(heard.look(3, false), Answer::Nothing);
+        assert_eq!(heard.look(4, true), Answer::Tell);
+        assert_eq!(heard.look(5, true), Answer::Kill);
+    }
 
     #[test]
     fn settings_of_ones_own_stay_and_sequences_go() {

@@ -35,6 +35,10 @@ pub struct Change {
     pub file: String,
     /// What it held before.
     pub before: String,
+    /// What this program left in it; none if a program that was killed has changed it. What holds something else now was
+    /// changed by another program.
+    #[serde(skip)]
+    pub left: Option<u64>,
 }
 
 /// The bytes of a limit's text; none: no limit.
@@ -90,9 +94,7 @@ impl Journal {
     /// # Errors
     /// The limit cannot be read, or the note not written.
     pub fn note(&mut self, mut change: Change) -> io::Result<String> {
-        let is_same =
-            |one: &&Change| one.id == change.id && one.file == change.file && one.directory == change.directory;
-        if let Some(known) = self.changes.iter().find(is_same) {
+        if let Some(known) = self.changes.iter().find(|one| one.is_of(&change)) {
             return Ok(known.before.clone());
         }
         change.before = fs::read_to_string(change.directory.join(&change.file))?.trim().to_owned();
@@ -104,6 +106,13 @@ impl Journal {
             return Err(io::Error::new(error.kind(), format!("{}: {error}", self.path.display())));
         }
         Ok(before)
+    }
+
+    /// Takes up what a limit holds now that it was changed.
+    pub fn has_changed(&mut self, change: &Change) {
+        if let Some(known) = self.changes.iter_mut().find(|one| one.is_of(change)) {
+            known.left = known.now();
+        }
     }
 
     /// Puts back the limits of one group. They stay in the journal: they may be changed again.
@@ -152,6 +161,16 @@ impl Journal {
 }
 
 impl Change {
+    fn is_of(&self, other: &Change) -> bool {
+        self.id == other.id && self.file == other.file && self.directory == other.directory
+    }
+
+    /// What the limit holds; the largest number if there is no limit, and none if it cannot be read.
+    fn now(&self) -> Option<u64> {
+        let text = fs::read_to_string(self.directory.join(&self.file)).ok()?;
+        Some(limit(&text).unwrap_or(u64::MAX))
+    }
+
     /// Writes what was before, if this is still to be done.
     fn put_back(&self) -> io::Result<bool> {
         // Only what is a limit's file: the journal may have been written by another program.
@@ -160,12 +179,9 @@ impl Change {
         }
         let path = self.directory.join(&self.file);
         let is_same = fs::metadata(&self.directory).is_ok_and(|data| data.ino() == self.id);
-        let now = match fs::read_to_string(&path) {
-            Ok(text) if is_same => limit(&text).unwrap_or(u64::MAX),
-            _ => return Ok(false),
-        };
+        let Some(now) = self.now().filter(|_| is_same) else { return Ok(false) };
         let before = limit(&self.before);
-        if now >= before.unwrap_or(u64::MAX) {
+        if now >= before.unwrap_or(u64::MAX) || self.left.is_some_and(|left| left != now) {
             return Ok(false);
         }
         let none = if self.before.trim() == "max" { "max" } else { "-1" };
@@ -182,7 +198,24 @@ mod tests {
         fs::create_dir_all(directory).expect("room");
         fs::write(directory.join("memory.high"), limit).expect("room");
         let id = fs::metadata(directory).expect("it is there").ino();
-        Change { directory: directory.to_owned(), id, file: "memory.high".into(), before: String::new() }
+        Change { directory: directory.to_owned(), id, file: "memory.high".into(), before: String::new(), left: None }
+    }
+
+    #[test]
+    fn what_another_program_has_changed_since_stays() {
+        let root = tempfile::tempdir().expect("a directory");
+        let directories = ["one", "two"].map(|name| root.path().join(name));
+        let mut journal = Journal::open(&root.path().join("journal.json")).expect("made");
+        for directory in &directories {
+            let change = group(directory, "9000\n");
+            journal.note(change.clone()).expect("noted");
+            fs::write(directory.join("memory.high"), "4000\n").expect("room");
+            journal.has_changed(&change);
+        }
+        fs::write(directories[1].join("memory.high"), "5000\n").expect("room");
+        assert_eq!(journal.put_back().expect("files"), 1);
+        let now = directories.map(|directory| fs::read_to_string(directory.join("memory.high")).expect("text"));
+        assert_eq!(now, ["9000", "5000\n"]);
     }
 
     #[test]

@@ -46,15 +46,16 @@ pub(crate) struct Thrashing {
 /// Looks at a run.
 pub(crate) struct Thrash {
     grow: Option<u64>,
-    /// Oldest first.
+    /// Oldest first, all under one budget.
     earlier: VecDeque<Seen>,
+    budget: u64,
     is_said: bool,
 }
 
 impl Thrash {
     /// With the bound of `--grow`, in bytes.
     pub(crate) fn new(grow: Option<u64>) -> Thrash {
-        Thrash { grow, earlier: VecDeque::new(), is_said: false }
+        Thrash { grow, earlier: VecDeque::new(), budget: 0, is_said: false }
     }
 
     /// Whether a look is due.
@@ -67,6 +68,10 @@ impl Thrash {
     pub(crate) fn look(&mut self, seen: Seen, budget: u64, most: u64) -> Option<Thrashing> {
         if self.is_said || self.earlier.back().is_some_and(|last| seen.at - last.at < MIN_APART) {
             return None;
+        }
+        // What came before says nothing of another budget.
+        if std::mem::replace(&mut self.budget, budget) != budget {
+            self.earlier.clear();
         }
         while self.earlier.len() > 1 && seen.at - self.earlier[1].at >= WINDOW {
             self.earlier.pop_front();
@@ -85,7 +90,8 @@ impl Thrash {
         let seconds = (now.at - began.at).as_secs_f64();
         let waiting = now.waited_ns.saturating_sub(began.waited_ns) as f64 / 1e9 / seconds;
         let refaults = now.refaults.saturating_sub(began.refaults) as f64 / seconds;
-        if waiting < MIN_WAITING || refaults < MIN_REFAULTS_PER_SECOND {
+        // A budget that is as large as all that the program has had is not what it waits for.
+        if waiting < MIN_WAITING || refaults < MIN_REFAULTS_PER_SECOND || most <= budget {
             return None;
         }
         let waiting = waiting.min(MAX_WAITING);
@@ -109,13 +115,17 @@ impl Thrash {
         let line = match (raised, self.grow) {
             (Some(raised), _) => format!("{state}; raised to {}", bytes_text(raised)),
             (None, Some(_)) => format!("{state}; --grow allows for no more"),
-            (None, None) => format!(
-                "{state}; {} would make it {} as fast, {} {}; --grow MAX raises it step by step",
-                bytes_text(size(0.5)),
-                times(0.5),
-                bytes_text(size(0.99)),
-                times(0.99),
-            ),
+            (None, None) => {
+                // Of two sizes that are one the share that the larger stands for counts.
+                let sizes = [(size(0.5), 0.5), (size(0.99), 0.99)];
+                let is_alone = |bytes: u64| bytes_text(bytes) == bytes_text(sizes[1].0);
+                let larger =
+                    sizes.iter().filter(|(bytes, share)| *bytes > budget && (*share > 0.5 || !is_alone(*bytes)));
+                let each: String = larger
+                    .map(|(bytes, share)| format!("; {} would make it {} as fast", bytes_text(*bytes), times(*share)))
+                    .collect();
+                format!("{state}{each}; --grow MAX raises it step by step")
+            }
         };
         Some(Thrashing { line, budget: raised })
     }
@@ -161,9 +171,32 @@ mod tests {
             line.contains("32 MiB is far too small: for 3 s 95 % of the time") && line.contains("20 times slower"),
             "{line}"
         );
-        assert!(line.contains("MiB would make it 1.9 times as fast"), "{line}");
+        // Half of the refaults and nearly all would end with one size.
+        assert_eq!(line.matches("MiB would make it").count(), 1, "{line}");
+        assert!(line.contains("MiB would make it 17 times as fast"), "{line}");
         assert!(looked(&mut Thrash::new(None), 10, 0.5, &Sizes::default()).is_empty());
         assert!(looked(&mut Thrash::new(None), 2, 0.95, &Sizes::default()).is_empty());
+    }
+
+    #[test]
+    fn a_budget_as_large_as_all_that_there_was_is_not_too_small() {
+        let mut thrash = Thrash::new(None);
+        let begun = Instant::now();
+        let mut look = |half: u64, budget, most| {
+            let seen = Seen {
+                at: begun + Duration::from_millis(500 * half),
+                waited_ns: half * 500_000_000,
+                refaults: half * 1000,
+                needed: Sizes::default().counts(),
+            };
+            thrash.look(seen, budget, most)
+        };
+        assert!((0..12).all(|half| look(half, BUDGET, BUDGET).is_none()));
+        // Under another budget the looks begin anew; one size is named once.
+        assert!((12..18).all(|half| look(half, BUDGET / 2, BUDGET).is_none()));
+        let said = look(18, BUDGET / 2, BUDGET).expect("it thrashes");
+        assert_eq!(said.line.matches("32 MiB would make it").count(), 1, "{}", said.line);
+        assert!(said.line.contains("would make it 83 times as fast"), "{}", said.line);
     }
 
     #[test]
