@@ -160,11 +160,29 @@ fn file_of(source: &str) -> Result<PathBuf, Failure> {
         None if settings.is_some() => {
             Err(Failure::usage("it writes no statistics", source, "start it with refault run --stats FILE"))
         }
-        None => match source.parse().ok().and_then(launched::program_of) {
-            Some(program) => file_of(&program.to_string()),
-            None => Err(Failure::usage("not run by refault", source, remedy)),
-        },
+        None => {
+            let program = source.parse().ok().and_then(launched::program_of);
+            let of_program = program.map(|program| file_of(&program.to_string()));
+            // A program whose budget the kernel keeps knows nothing of it.
+            let none = || Err(Failure::usage("not run by refault", source, remedy));
+            match (of_program, stats_of_command(source)) {
+                (Some(Ok(stats)), _) => Ok(stats),
+                (_, Some(stats)) => Ok(as_seen_by(source, &stats)),
+                (of_program, None) => of_program.unwrap_or_else(none),
+            }
+        }
     }
+}
+
+/// The statistics file that a process was told to write by its command line, if it is a `refault run`.
+fn stats_of_command(process: &str) -> Option<PathBuf> {
+    let text = std::fs::read(format!("/proc/{process}/cmdline")).ok()?;
+    let own = text.split(|byte| *byte == 0).map(OsStr::from_bytes).take_while(|word| *word != "--");
+    let words: Vec<&OsStr> = own.skip(1).collect();
+    let is_run = words.first().is_some_and(|word| *word == "run");
+    let joined = words.iter().find_map(|word| word.as_bytes().strip_prefix(b"--stats=")).map(OsStr::from_bytes);
+    let apart = || words.iter().position(|word| *word == "--stats").and_then(|at| words.get(at + 1).copied());
+    joined.or_else(apart).filter(|_| is_run).map(PathBuf::from)
 }
 
 /// A path that a process was given: what it has open under this name, or else what is there from where it is now.

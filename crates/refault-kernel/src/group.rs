@@ -26,6 +26,8 @@ pub struct Group {
 pub struct Counts {
     /// Page faults since it was made.
     pub faults: u64,
+    /// Those of them that waited for a page to be read.
+    pub major_faults: u64,
     /// Pages of it that are in the swap cache: in memory and in swap at once.
     pub swap_cached_bytes: u64,
 }
@@ -136,6 +138,7 @@ impl Group {
         let either = |one: &str, two: &str| value(&text, if self.version == Version::One { one } else { two });
         Counts {
             faults: either("total_pgfault", "pgfault").unwrap_or(0),
+            major_faults: either("total_pgmajfault", "pgmajfault").unwrap_or(0),
             swap_cached_bytes: either("total_swapcached", "swapcached").unwrap_or(0),
         }
     }

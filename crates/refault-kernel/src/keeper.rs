@@ -2,6 +2,7 @@
 
 mod contents;
 mod share;
+mod traffic;
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use crate::places::{Places, value};
 use crate::refusal::Refusal;
 use crate::sample::Sample;
 use share::{Swapped, share};
+use traffic::{Own, Traffic};
 
 /// Between two looks, at least and at most.
 const SOON: Duration = Duration::from_millis(2);
@@ -66,6 +68,7 @@ pub struct Keeper {
     /// When it was last seen what the threads did, and how long all of them have been asleep.
     seen: Instant,
     asleep: Duration,
+    traffic: Traffic,
 }
 
 /// Group and devices, as the border sees them.
@@ -122,6 +125,7 @@ impl Keeper {
             estimates: 0,
             seen: now,
             asleep: Duration::ZERO,
+            traffic: Traffic::default(),
         };
         match keeper.make(has_zram) {
             Ok(()) => Ok(keeper),
@@ -329,14 +333,18 @@ impl Keeper {
         }
         let group = &self.held.group;
         let processes = group.processes();
-        let transfers = self.held.devices.iter().map(Device::transfers).reduce(|sum, more| sum.plus(more));
+        let counts = group.counts();
+        let devices = self.held.devices.iter().map(Device::transfers).reduce(|sum, more| sum.plus(more));
+        let own = Own { major_faults: counts.major_faults, swapped: self.last.swapped_bytes / crate::PAGE };
+        let is_alone = self.held.others.groups.is_empty();
+        let transfers = devices.map(|devices| self.traffic.look(devices, own, is_alone));
         // Of swap that others have too only version 2 knows what is the group's.
         let counted = |key| {
             let text = std::fs::read_to_string(group.path().join("memory.stat")).unwrap_or_default();
             value(&text, key)
         };
         Sample {
-            faults: group.counts().faults,
+            faults: counts.faults,
             stored: transfers.map(|all| all.written).or_else(|| counted("pswpout")),
             refaults: transfers.map(|all| all.read).or_else(|| counted("pswpin")),
             waited_ns: group.waited_ns(),

@@ -23,8 +23,9 @@ use crate::sample::Sample;
 const REPORT_EVERY: Duration = Duration::from_millis(50);
 /// Between two looks for processes, once the tool is gone.
 const EMPTY_EVERY: Duration = Duration::from_millis(20);
-/// Between two attempts to remove what is in use.
-const REMOVE_EVERY: Duration = Duration::from_millis(200);
+/// Between two attempts to remove what is in use: at first, and at most. Each goes through all that is on a device.
+const REMOVE_AGAIN: Duration = Duration::from_millis(200);
+const MAX_REMOVE_AGAIN: Duration = Duration::from_secs(2);
 /// Before the kernel's every other thread, as far as it is permitted: a look costs little and others wait for it.
 const NICE: i32 = -10;
 
@@ -73,11 +74,13 @@ pub fn serve(places: Places, plan: Plan, input: File, output: File) -> io::Resul
     };
     report(&output, &Report::Ready { group: keeper.group().clone(), swap: keeper.swap() });
     let kept = keep(&mut keeper, &input, output);
+    let mut pause = REMOVE_AGAIN;
     while let Err(error) = keeper.end() {
         if !is_in_use(&error) {
             return kept.and(Err(error));
         }
-        std::thread::sleep(REMOVE_EVERY);
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(MAX_REMOVE_AGAIN);
     }
     kept
 }

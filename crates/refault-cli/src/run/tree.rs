@@ -110,7 +110,7 @@ impl Tree<'_> {
                 })
                 .transpose()?,
             control: self.control.map(Control::new),
-            thrash: Thrash::new(self.grow),
+            thrash: if seat.is_some() { Thrash::new(None).in_pool() } else { Thrash::new(self.grow) },
             says_nothing: self.quiet || self.watch,
             seat,
             watch: followed.as_ref().map(|statistics| Watch::new(&name, statistics)).transpose()?,

@@ -48,7 +48,8 @@ pub fn draw(frame: &mut Frame<'_>, view: Option<&View<'_>>) {
     if cache::is_cache(&view.line) {
         return cache::draw(frame, view);
     }
-    let last = 1 + u16::from(!view.note.is_empty()) + u16::from(view.totals.is_some());
+    let lines = [!view.note.is_empty(), view.totals.is_some(), thrashing(&view.line).is_some()];
+    let last = 1 + lines.map(u16::from).iter().sum::<u16>();
     let heights = heights(area.height, what_if::rows(&view.line), last, rows_of_generations(&view.line));
     let areas = Layout::vertical(heights.map(Constraint::Length)).areas(area);
     let [title, memory, faults, curve, generations, others, advice] = areas;
@@ -94,6 +95,14 @@ pub(super) fn number(line: &Value, key: &str) -> u64 {
     line[key].as_u64().unwrap_or(0)
 }
 
+/// Said of what a backend does not count.
+const NOT_COUNTED: &str = "not counted";
+
+/// What is made of a figure, if it was counted.
+fn counted(line: &Value, key: &str, text: impl FnOnce(u64) -> String) -> String {
+    line[key].as_u64().map_or_else(|| NOT_COUNTED.to_owned(), text)
+}
+
 pub(super) fn bytes(line: &Value, key: &str) -> String {
     bytes_text(number(line, key))
 }
@@ -106,11 +115,15 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
     let line = &view.line;
     let ended = if has_ended(line) { ", ended" } else { "" };
     let others = if view.processes > 1 { format!(", {} processes", view.processes) } else { String::new() };
+    let how = match (line["access_source"].as_str(), line[statistics::BACKEND_REASON.name].as_str()) {
+        (Some(source), _) => format!("accesses by {source}"),
+        (None, Some(_)) => "by the kernel".to_owned(),
+        (None, None) => "accesses by unknown means".to_owned(),
+    };
     let text = format!(
-        "  process {}{ended}, {:.0} s{others}, accesses by {}  {}",
+        "  process {}{ended}, {:.0} s{others}, {how}  {}",
         number(line, "pid"),
         line["seconds"].as_f64().unwrap_or(0.0),
-        line["access_source"].as_str().unwrap_or("unknown means"),
         view.source
     );
     let name = Span::styled(view.command, Style::new().add_modifier(Modifier::BOLD));
@@ -130,25 +143,26 @@ pub(super) fn bar(part: u64, whole: u64, width: usize) -> String {
 fn draw_memory(frame: &mut Frame<'_>, area: Rect, line: &Value) {
     let page = number(line, "page_bytes");
     let (resident, budget) = (number(line, "resident_bytes"), number(line, "budget_bytes"));
-    let pool_stored = number(line, "pool_pages") * page;
     let pool = number(line, "compressed_bytes");
+    // The kernel says how much is swapped, which is all on devices that compress.
+    let pool_stored = line["pool_pages"].as_u64().map_or_else(|| number(line, "stored_bytes"), |pages| pages * page);
     let ratio = if pool > 0 { format!(", {:.2} to 1", pool_stored as f64 / pool as f64) } else { String::new() };
     let width = usize::from(area.width).saturating_sub(48).clamp(10, 60);
     let row = |name: &'static str, amount: String, rest: String| {
         Row::new([Cell::from(name), Cell::from(Line::from(amount).right_aligned()), Cell::from(rest)])
     };
     let metadata = number(line, "metadata_bytes");
-    let a_page = metadata as f64 / number(line, "managed_pages").max(1) as f64;
+    let a_page = |managed: u64| format!("{:.1} bytes a managed page", metadata as f64 / managed.max(1) as f64);
     let rows = [
         row("resident", bytes_text(resident), format!("{} of {}", bar(resident, budget, width), bytes_text(budget))),
         row(
             "stored",
             bytes(line, "stored_bytes"),
-            format!("same-filled {}", bytes_text(number(line, "same_filled_pages") * page)),
+            format!("same-filled {}", counted(line, "same_filled_pages", |pages| bytes_text(pages * page))),
         ),
         row("  compressed", bytes_text(pool), format!("for {}{ratio}", bytes_text(pool_stored))),
         row("  file", bytes(line, "file_bytes"), format!("for {}", bytes_text(number(line, "file_pages") * page))),
-        row("metadata", bytes_text(metadata), format!("{a_page:.1} bytes a managed page")),
+        row("metadata", bytes_text(metadata), line["managed_pages"].as_u64().map_or_else(String::new, a_page)),
     ];
     let widths = [Constraint::Length(13), Constraint::Length(11), Constraint::Min(10)];
     let title = match (has_ended(line), line[SEEN_AT_THE_END] == true) {
@@ -160,19 +174,25 @@ fn draw_memory(frame: &mut Frame<'_>, area: Rect, line: &Value) {
 }
 
 fn microseconds(line: &Value, key: &str) -> String {
-    format!("{:.1} µs", number(line, key) as f64 / 1000.0)
+    counted(line, key, |ns| format!("{:.1} µs", ns as f64 / 1000.0))
 }
 
 fn draw_faults(frame: &mut Frame<'_>, area: Rect, line: &Value) {
-    let latency = format!(
-        "p50 {}   p99 {}   max {}   of {} faults",
-        microseconds(line, "fault_p50_ns"),
-        microseconds(line, "fault_p99_ns"),
-        microseconds(line, "fault_max_ns"),
-        grouped(number(line, "faults"))
-    );
+    let faults = grouped(number(line, "faults"));
+    let latency = match line["fault_p50_ns"].is_null() {
+        true => format!("{NOT_COUNTED}; {faults} faults"),
+        false => format!(
+            "p50 {}   p99 {}   max {}   of {faults} faults",
+            microseconds(line, "fault_p50_ns"),
+            microseconds(line, "fault_p99_ns"),
+            microseconds(line, "fault_max_ns"),
+        ),
+    };
     let pressure = |kind: &str| {
         let line = &line["pressure"][kind];
+        if line.is_null() {
+            return NOT_COUNTED.to_owned();
+        }
         let percent = |key: &str| format!("{:>6.2} %", line[key].as_f64().unwrap_or(0.0));
         let total = number(line, "total_us") as f64 / 1e6;
         let averages = [percent("avg10"), percent("avg60"), percent("avg300")].join("  ");
@@ -246,6 +266,11 @@ fn draw_leader(frame: &mut Frame<'_>, area: Rect, leader: &str, leaders: &[(&str
     frame.render_widget(Paragraph::new(text).block(block("Way of choosing what goes")), area);
 }
 
+/// That the budget is far too small, in words.
+fn thrashing(line: &Value) -> Option<&str> {
+    line[statistics::THRASHING.name].as_str().filter(|_| !has_ended(line))
+}
+
 /// What the run has come to, and the advice: of its last seconds, or, once it has ended, of all of it.
 fn draw_advice(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
     let line = &view.line;
@@ -259,15 +284,19 @@ fn draw_advice(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
     let advice = Line::styled(advice, Style::new().add_modifier(Modifier::BOLD));
     let run = view.totals.map(|totals| {
         let [peak, refaults, waited] = [statistics::PEAK, statistics::REFAULTS, statistics::WAITED].map(|one| one.word);
-        Line::raw(format!(
-            "the run: {peak} {}, {} {refaults}, {:.2} s {waited}",
-            bytes_text(totals.peak_bytes),
-            grouped(totals.refaults),
-            totals.waited_seconds
-        ))
+        let waited = match totals.missing.has(statistics::WAITED.name) {
+            true => format!("{waited} {NOT_COUNTED}"),
+            false => format!("{:.2} s {waited}", totals.waited_seconds),
+        };
+        let (most, count) = (bytes_text(totals.peak_bytes), grouped(totals.refaults));
+        Line::raw(format!("the run: {peak} {most}, {count} {refaults}, {waited}"))
     });
+    let thrashing = thrashing(line).map(Line::raw);
     let note = (!view.note.is_empty()).then(|| Line::raw(view.note.as_str()));
-    frame.render_widget(Paragraph::new(run.into_iter().chain([advice]).chain(note).collect::<Vec<_>>()), area);
+    frame.render_widget(
+        Paragraph::new(run.into_iter().chain([advice]).chain(thrashing).chain(note).collect::<Vec<_>>()),
+        area,
+    );
 }
 
 #[cfg(test)]
@@ -295,6 +324,38 @@ mod tests {
                 {"seq": 9, "age_ms": 800, "pages": 40_000}, {"seq": 10, "age_ms": 100, "pages": 8304},
             ],
         })
+    }
+
+    #[test]
+    fn what_is_not_counted_is_no_zero() {
+        let line = json!({
+            "pid": 4711, "seconds": 12.3, "last": false, "page_bytes": 4096, "backend_reason": "asked for",
+            "budget_bytes": 30 << 20, "resident_bytes": 20 << 20, "compressed_bytes": 5 << 20, "stored_bytes": 20 << 20,
+            "metadata_bytes": 2 << 20, "faults": 332_634, "refaults_per_second": 4321.0,
+            "thrashing": "the budget of 30 MiB is far too small",
+        });
+        let view = View {
+            command: "refault run",
+            source: "run.jsonl",
+            line: Cow::Borrowed(&line),
+            rates: vec![0, 4321],
+            leaders: vec![],
+            totals: None,
+            processes: 1,
+            note: String::new(),
+        };
+        let screen = text(&view, 100);
+        for part in [
+            "process 4711, 12 s, by the kernel  run.jsonl",
+            "fault latency not counted; 332,634 faults",
+            "pressure some not counted",
+            "same-filled not counted",
+            "for 20 MiB, 4.00 to 1",
+            "\nthe budget of 30 MiB is far too small\n",
+        ] {
+            assert!(format!("{screen}\n").contains(part), "{part}\n{screen}");
+        }
+        assert!(!screen.contains("0.0 µs") && !screen.contains("managed page"), "{screen}");
     }
 
     #[test]

@@ -49,13 +49,21 @@ pub(crate) struct Thrash {
     /// Oldest first, all under one budget.
     earlier: VecDeque<Seen>,
     budget: u64,
+    /// Whether the budget can be raised by `--grow`: not where a pool gives it.
+    may_grow: bool,
     is_said: bool,
 }
 
 impl Thrash {
     /// With the bound of `--grow`, in bytes.
     pub(crate) fn new(grow: Option<u64>) -> Thrash {
-        Thrash { grow, earlier: VecDeque::new(), budget: 0, is_said: false }
+        Thrash { grow, earlier: VecDeque::new(), budget: 0, may_grow: true, is_said: false }
+    }
+
+    /// Under a budget that a pool gives.
+    pub(crate) fn in_pool(mut self) -> Thrash {
+        self.may_grow = false;
+        self
     }
 
     /// Whether a look is due.
@@ -124,7 +132,9 @@ impl Thrash {
                 let each: String = larger
                     .map(|(bytes, share)| format!("; {} would make it {} as fast", bytes_text(*bytes), times(*share)))
                     .collect();
-                format!("{state}{each}; --grow MAX raises it step by step")
+                let remedy =
+                    if self.may_grow { "--grow MAX raises it step by step" } else { "the pool gives no more now" };
+                format!("{state}{each}; {remedy}")
             }
         };
         Some(Thrashing { line, budget: raised })
