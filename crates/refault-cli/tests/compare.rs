@@ -71,27 +71,6 @@ fn a_seed_changes_workloads_that_do_not_say_theirs() {
 }
 
 #[test]
-fn without_arguments_the_built_in_set_runs_and_a_report_is_written() {
-    let directory = TempDir::new().expect("a temporary directory");
-    let mut command = Command::cargo_bin("refault").expect("the binary is built");
-    let output = command.arg("compare").current_dir(directory.path()).output().expect("it starts");
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert_eq!(text(&output.stderr), "refault: report written to refault-report.html\n");
-    let table = text(&output.stdout);
-    for workload in ["zipf:", "hotcold:", "scanhot:", "twopass:", "mixed:"] {
-        assert!(table.contains(workload), "{workload}");
-    }
-    let report = std::fs::read_to_string(directory.path().join("refault-report.html")).expect("a report");
-    assert!(report.starts_with("<!DOCTYPE html>"));
-    for needs in ["http://", "https://", "<script", "src=", "@import", "url("] {
-        assert!(!report.contains(needs), "the report must need nothing else, but has {needs}");
-    }
-    let pictures = report.matches("role=\"img\"").count();
-    assert!(pictures >= 6, "{pictures} pictures");
-    assert_eq!(report.matches("The figures as a table").count(), pictures);
-}
-
-#[test]
 fn swap_bounds_what_anonymous_memory_can_leave() {
     let run = |swap: &str| {
         let workload = ["--workload", "cyclic:pages=1000,accesses=3000", "--policy", "classic", "--memory", "500p"];
@@ -203,25 +182,15 @@ fn results_without_times_are_identical_byte_for_byte() {
     }
 }
 
+/// The built-in set, which takes long, is compared once: `pictures.rs` looks at its table and its report.
 #[test]
-fn tables_fit_a_terminal_and_the_report_begins_with_the_answer() {
-    let directory = TempDir::new().expect("a directory");
-    let report = directory.path().join("report.html");
-    let table = stdout(&["compare", "--report", report.to_str().expect("text")]);
+fn tables_of_many_sizes_fit_a_terminal() {
     let long = |line: &&str| line.chars().count() > 100;
-    assert_eq!(table.lines().filter(long).collect::<Vec<_>>(), Vec::<&str>::new());
-    assert!(table.contains("\n3 hotcold: 400,000 accesses") && table.contains(" of 3 hotcold\n"), "{table}");
     let many = ["compare", "--workload", "zipf:pages=4000,accesses=40000", "--policy", "lru,opt", "--memory"];
     let sizes = "2%,4%,6%,8%,10%,12%,14%,16%,18%,20%,22%,24%";
     let table = stdout(&[&many[..], &[sizes]].concat());
     assert_eq!(table.lines().filter(long).collect::<Vec<_>>(), Vec::<&str>::new());
     assert_eq!(table.matches("\n opt").count(), 2, "{table}");
-    // The answer stands before what is shown on demand.
-    let page = std::fs::read_to_string(&report).expect("the report");
-    let at = |words: &str| page.find(words).unwrap_or_else(|| panic!("no {words}"));
-    assert!(at("Fewest misses without knowing the future") < at("Over all traces"));
-    assert!(at("Over all traces") < at("<details class=\"trace\"><summary>"));
-    assert_eq!(page.matches("<details class=\"trace\"><summary>").count(), 6, "closed");
 }
 
 #[test]

@@ -8,7 +8,7 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{skipped, stdout, text};
+use common::{refault, skipped, stdout, text};
 use refault_testing::skip_required;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -164,12 +164,36 @@ fn comparisons_curves_and_traces_are_readable() {
     are_readable(browser, &[("compare", &compare), ("mrc", &mrc), ("mrc --sample", &sampled), ("trace info", &info)]);
 }
 
+/// All that is to be said of it: it takes long, so it is compared once.
 #[test]
-fn a_comparison_of_all_is_not_long() {
-    let Some(browser) = browser() else { return };
+fn a_comparison_of_the_built_in_set_fits_a_terminal_and_is_a_report_that_begins_with_the_answer_and_is_not_long() {
     let directory = TempDir::new().expect("a directory");
-    let compare = report(&directory, "compare.html", &["compare"]);
-    let page = std::fs::read_to_string(&compare).expect("reads");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_refault"));
+    let output = command.arg("compare").current_dir(directory.path()).output().expect("it starts");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "refault: report written to refault-report.html\n");
+    let table = text(&output.stdout);
+    for workload in ["zipf:", "hotcold:", "scanhot:", "twopass:", "mixed:"] {
+        assert!(table.contains(workload), "{workload}");
+    }
+    let long = |line: &&str| line.chars().count() > 100;
+    assert_eq!(table.lines().filter(long).collect::<Vec<_>>(), Vec::<&str>::new());
+    assert!(table.contains("\n3 hotcold: 400,000 accesses") && table.contains(" of 3 hotcold\n"), "{table}");
+    let compare = directory.path().join("refault-report.html");
+    let page = std::fs::read_to_string(&compare).expect("the report");
+    assert!(page.starts_with("<!DOCTYPE html>"));
+    for needs in ["http://", "https://", "<script", "src=", "@import", "url("] {
+        assert!(!page.contains(needs), "the report must need nothing else, but has {needs}");
+    }
+    let pictures = page.matches("role=\"img\"").count();
+    assert!(pictures >= 6, "{pictures} pictures");
+    assert_eq!(page.matches("The figures as a table").count(), pictures);
+    // The answer stands before what is shown on demand.
+    let at = |words: &str| page.find(words).unwrap_or_else(|| panic!("no {words}"));
+    assert!(at("Fewest misses without knowing the future") < at("Over all traces"));
+    assert!(at("Over all traces") < at("<details class=\"trace\"><summary>"));
+    assert_eq!(page.matches("<details class=\"trace\"><summary>").count(), 6, "closed");
+    let Some(browser) = browser() else { return };
     let measured =
         "<script>onload = () => document.title = 'high: ' + document.documentElement.scrollHeight</script></body>";
     std::fs::write(&compare, page.replace("</body>", measured)).expect("writes");
@@ -198,19 +222,27 @@ fn scenarios_are_readable() {
     are_readable(browser, &[("scenario", &report(&directory, "scenario.html", &arguments))]);
 }
 
+/// And their tables fit a wide terminal, below the verdict.
 #[test]
 fn experiments_are_readable() {
-    let Some(browser) = browser() else { return };
     let directory = TempDir::new().expect("a directory");
     let [first, second] = ["mglru-v1", "freepool"].map(|name| {
-        let file = format!("{name}.html");
-        report(&directory, &file, &["reproduce", name, "--small"])
+        let path = directory.path().join(name).with_extension("html");
+        let output = refault(&["reproduce", name, "--small", "--report", path.to_str().expect("text")]);
+        let (said, table) = (text(&output.stderr), text(&output.stdout));
+        assert!(output.status.success(), "{said}");
+        let long: Vec<&str> = table.lines().filter(|line| line.chars().count() > 120).collect();
+        assert!(long.is_empty(), "{name}: {long:#?}");
+        assert!(said.lines().next().is_some_and(|line| line.contains(&format!("running {name}"))), "{said}");
+        path
     });
+    let Some(browser) = browser() else { return };
     are_readable(browser, &[("mglru-v1", &first), ("freepool", &second)]);
 }
 
+/// The longest of these tests, though it waits for most of that: by its name the first.
 #[test]
-fn what_programs_did_is_readable() {
+fn a_look_at_programs_is_readable() {
     let Some(browser) = browser() else { return };
     if skipped(&["python3"]) {
         return;
@@ -218,15 +250,22 @@ fn what_programs_did_is_readable() {
     let directory = TempDir::new().expect("a directory");
     let program = "import time\nb = bytearray(24 << 20)\nfor n in range(20):\n for i in range(0, len(b), 4096): b[i] = n\n time.sleep(0.05)";
     let monitor = directory.path().join("monitor.html");
-    let arguments = ["monitor", "--report", monitor.to_str().expect("text"), "--", "python3", "-c", program];
-    stdout(&arguments);
     let stats = directory.path().join("run.jsonl");
     let stats = stats.to_str().expect("text");
-    stdout(&["run", "--memory", "16M", "--stats", stats, "--stats-interval", "100", "--", "python3", "-c", program]);
-    stdout(&["report", stats]);
     let size = directory.path().join("size.html");
     let size = size.to_str().expect("text");
-    stdout(&["size", "--budgets", "16M,48M", "--runs", "2", "--report", size, "--", "python3", "-c", program]);
+    // Each mostly waits for the program.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            stdout(&["monitor", "--report", monitor.to_str().expect("text"), "--", "python3", "-c", program]);
+        });
+        scope.spawn(|| {
+            let run = ["run", "--memory", "16M", "--stats", stats, "--stats-interval", "100"];
+            stdout(&[&run[..], &["--", "python3", "-c", program]].concat());
+            stdout(&["report", stats]);
+        });
+        stdout(&["size", "--budgets", "16M,48M", "--runs", "2", "--report", size, "--", "python3", "-c", program]);
+    });
     let run = directory.path().join("run.html");
     are_readable(browser, &[("monitor", &monitor), ("report", &run), ("size", Path::new(size))]);
 }

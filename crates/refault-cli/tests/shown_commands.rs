@@ -7,12 +7,13 @@ mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{skipped, text};
 use tempfile::TempDir;
 
 /// What the table of commands calls `program`: uses some memory for a second.
-const PROGRAM: &str = include_str!("c/two_seconds.c");
+const PROGRAM: &str = include_str!("c/one_second.c");
 
 const MACHINE: &str = r#"[machine]
 memory = "4M"
@@ -27,7 +28,7 @@ spec = "zipf:theta=0.9,pages=2000,accesses=20000,kind=anon"
 
 /// The beginnings of commands that measure for minutes, and options with which they take seconds. The options stand
 /// before what is shown where a program follows, and behind it otherwise.
-const MEASURES: [(&str, &str); 1] = [("refault size", "--runs 1 --budgets 16M")];
+const MEASURES: [(&str, &str); 1] = [("refault size", "--runs 1 --budgets 16M --give-up 2")];
 
 fn page(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
@@ -39,13 +40,12 @@ fn blocks(page: &str) -> Vec<&str> {
     page.split("\n```sh\n").skip(1).map(|rest| rest.split("\n```").next().expect("a first part")).collect()
 }
 
-/// The commands in the table under `| to | run |`.
-fn table(page: &str) -> Vec<&str> {
+/// The commands in each row of the table under `| to | run |`.
+fn table(page: &str) -> Vec<Vec<&str>> {
     let (_, rows) = page.split_once("\n| to | run |\n").expect("the table is there");
     rows.lines()
         .take_while(|line| line.starts_with('|'))
-        .flat_map(|row| row.split('`').skip(1).step_by(2))
-        .filter(|code| code.starts_with("refault "))
+        .map(|row| row.split('`').skip(1).step_by(2).filter(|code| code.starts_with("refault ")).collect())
         .collect()
 }
 
@@ -124,17 +124,20 @@ fn every_command_in_the_table_of_commands_runs() {
         return;
     }
     let page = page("docs/README.md");
-    let commands = table(&page);
-    assert!(commands.len() >= 15, "only {commands:?}");
+    let rows = table(&page);
+    assert!(rows.iter().flatten().count() >= 15, "only {rows:?}");
     let place = Place::new();
     place.write("machine.toml", MACHINE);
     place.write("program.c", PROGRAM);
     place.run("gcc -O1 -o bin/program program.c");
     place.run("refault trace generate zipf:theta=1,pages=20000,accesses=200000 app.u64.zst");
     place.run("refault trace generate zipf:theta=1,pages=200000,accesses=1000000 huge.rft");
-    for command in commands {
-        place.run(&in_seconds(command));
-    }
+    // Rows need nothing of each other.
+    at_once(&rows, |commands| {
+        for command in commands {
+            place.run(&in_seconds(command));
+        }
+    });
     for made in ["run.jsonl", "app.rft", "app.html"] {
         assert!(place.directory.path().join(made).metadata().is_ok_and(|file| file.len() > 0), "{made} was written");
     }
@@ -149,11 +152,26 @@ fn too_long() -> bool {
     !required
 }
 
+/// Does this to each, two at a time: programs that are shown mostly wait, or keep one processor busy.
+fn at_once<T: Sync>(all: &[T], act: impl Fn(&T) + Sync) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    act(one);
+                }
+            });
+        }
+    });
+}
+
 /// Runs the blocks of the pages of [`PAGES`] that take as long as this says.
 fn run_pages(takes_long: bool) {
-    for (name, needs, _) in PAGES.iter().filter(|(_, _, long)| *long == takes_long) {
+    let pages = Vec::from_iter(PAGES.iter().filter(|(_, _, long)| *long == takes_long));
+    at_once(&pages, |(name, needs, _)| {
         if skipped(&[&["bash"], *needs].concat()) {
-            continue;
+            return;
         }
         let page = page(name);
         let blocks = blocks(&page);
@@ -166,7 +184,7 @@ fn run_pages(takes_long: bool) {
             count += 1;
         }
         assert!(count > 0, "{name} shows no command any more: take it off the list");
-    }
+    });
 }
 
 #[test]

@@ -178,7 +178,7 @@ fn a_budget_under_which_a_server_is_never_ready_is_too_little() {
 }
 
 #[test]
-fn a_server_without_a_load_is_told_from_a_program_that_takes_long() {
+fn a_long_program_is_told_from_a_server_without_a_load() {
     if skipped(&["python3"]) {
         return;
     }

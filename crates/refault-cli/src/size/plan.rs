@@ -13,7 +13,7 @@ use refault_paging::MIN_PROGRAM_BYTES;
 
 use super::Study;
 use super::ladder::{self, Ladder, Row, Rung, refinement};
-use super::prediction::Prediction;
+use super::prediction::{Prediction, RECORDINGS};
 use super::trial::{How, Outcome, Runner};
 use super::write::part_text;
 use crate::{doctor, launch};
@@ -101,13 +101,14 @@ impl Steps<'_> {
     }
 
     /// Records the program, if that is wanted.
-    fn record(&self, alone: f64) -> Result<Prediction, String> {
+    fn record(&self, alone: f64, most: u32) -> Result<Prediction, String> {
         let mut said = Instant::now();
         let step = || {
             say(format_args!("recorded: {}", seconds_text(said.elapsed().as_secs_f64())));
             said = Instant::now();
         };
-        let prediction = Prediction::record(self.runner, alone, step).map_err(|failure| failure.line().to_owned());
+        let prediction = Prediction::record(self.runner, alone, most, step);
+        let prediction = prediction.map_err(|failure| failure.line().to_owned());
         if let Err(failure) = &prediction {
             say(format_args!("there is no prediction: {failure}"));
         }
@@ -162,6 +163,11 @@ impl Plan {
         })
     }
 
+    /// The most recordings: who wants fewer runs has fewer.
+    fn recordings(&self) -> u32 {
+        self.runs.map_or(RECORDINGS, |runs| runs.min(RECORDINGS))
+    }
+
     /// How long it will take, and why.
     fn announcement(&self) -> String {
         if !self.thorough {
@@ -171,7 +177,8 @@ impl Plan {
         }
         let most = self.runs.unwrap_or(RUNS[2].1);
         let budgets = if self.budgets.is_empty() { 4 + REFINEMENTS as usize } else { self.budgets.len() };
-        let (recorded, times) = (if self.records { 3 } else { 0 }, most as usize * (budgets + 2));
+        let (recorded, times) =
+            (if self.records { self.recordings() as usize } else { 0 }, most as usize * (budgets + 2));
         let less = if self.runs.is_none() { "; fewer if the answer stands earlier" } else { "" };
         format!(
             "runs the program alone, with ample memory{} and under {budgets} budgets, {most} times each at most: up to \
@@ -236,7 +243,7 @@ impl Plan {
             self.runs.unwrap_or_else(|| RUNS.iter().find(|(least, _)| alone >= *least).map_or(1, |(_, runs)| *runs));
         steps.ample(ladder)?;
         let prediction = match self.records {
-            true => steps.record(alone),
+            true => steps.record(alone, self.recordings()),
             false => Err("the program was not recorded".to_owned()),
         };
         ladder.seconds_per_page = prediction.as_ref().ok().and_then(|prediction| prediction.seconds_per_page);

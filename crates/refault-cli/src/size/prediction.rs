@@ -22,8 +22,8 @@ const INTERVALS: f64 = 100.0;
 const INTERVAL_MS: (u64, u64) = (5, 200);
 /// Programs that take less are recorded several times.
 const QUICK_SECONDS: f64 = 5.0;
-/// How often.
-const RECORDINGS: u32 = 3;
+/// How often at most.
+pub const RECORDINGS: u32 = 3;
 /// Sizes at which curves are asked.
 const STEPS: u64 = 512;
 
@@ -39,15 +39,15 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// Records the program, which takes `alone` seconds by itself.
+    /// Records the program, which takes `alone` seconds by itself, `most` times at most.
     ///
     /// # Errors
     /// It cannot be recorded here.
-    pub fn record(runner: &Runner, alone: f64, mut progress: impl FnMut()) -> Result<Prediction, Failure> {
+    pub fn record(runner: &Runner, alone: f64, most: u32, mut progress: impl FnMut()) -> Result<Prediction, Failure> {
         let directory = tempfile::tempdir().map_err(|error| Failure::write(std::env::temp_dir().display(), &error))?;
         let interval_ms = ((alone * 1000.0 / INTERVALS) as u64).clamp(INTERVAL_MS.0, INTERVAL_MS.1);
         let mut curves = Vec::new();
-        let recordings = if alone < QUICK_SECONDS { RECORDINGS } else { 1 };
+        let recordings = if alone < QUICK_SECONDS { most } else { 1 };
         for number in 0..recordings {
             let trace = directory.path().join(format!("{number}.rft"));
             // A recording is unlimited, so it ends; its faults cost no more than a multiple.
