@@ -40,13 +40,13 @@ static inline long changed(unsigned char *p, unsigned long n) {
     for (unsigned long i = 0; i < n / 8; i++) bad += ((unsigned long *)p)[i] != (i % 512 < 256 ? pattern(i) : i / 512);
     return bad;
 }
-/* Pushes memory out: by request, and by touching more than any budget of a probe. */
+/* Pushes memory out: by request, and by touching twice as much as a probe's budget, twice. */
 static unsigned char *pushes;
 static inline void push_out(void *p, unsigned long n) {
     unsigned long start = (unsigned long)p & -PAGE;
     madvise((void *)start, ((unsigned long)p + n - start + PAGE - 1) & -PAGE, MADV_PAGEOUT);
     if (!pushes) pushes = map(32 * MIB);
-    for (int round = 0; round < 2; round++) fill(pushes, 32 * MIB);
+    for (int round = 0; round < 2; round++) fill(pushes, 12 * MIB);
 }
 
 /* A fault that an access raises, or 0. One thread at a time. */
