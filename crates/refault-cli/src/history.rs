@@ -55,6 +55,11 @@ pub struct Life {
 }
 
 impl Life {
+    /// Whether the backend counted how long threads waited.
+    pub fn counts_waiting(&self) -> bool {
+        !self.last[statistics::WAITED.name].is_null() || !self.last["pressure"].is_null()
+    }
+
     /// The most that was resident in any line, in bytes.
     pub fn peak_bytes(&self) -> u64 {
         self.moments.iter().map(|moment| moment.resident_bytes).max().unwrap_or(0)

@@ -27,8 +27,10 @@ const STUCK: Duration = Duration::from_millis(300);
 const SELDOM: Duration = Duration::from_millis(200);
 /// Threads that have waited for room this long wait for good.
 const FULL_AFTER: Duration = Duration::from_secs(2);
-/// Times the budget that fits on a device before compression.
+/// Times the budget that fits on a device before compression, as long as that is not more than [`PLENTY`] bytes or the
+/// budget itself: the kernel keeps a table entry for each page that fits.
 const DEVICE: u64 = 4;
+const PLENTY: u64 = 1 << 30;
 /// A device on which less than this part is free is not the last.
 const NEARLY_FULL: u64 = 4;
 /// Fewer bytes of pages on devices say little of what a page takes.
@@ -172,7 +174,9 @@ impl Keeper {
         })?;
         self.journal.entry.devices.push(device.number());
         self.journal.write().map_err(failed)?;
-        let bytes = (self.plan.budget.saturating_mul(DEVICE)).min(self.places.memory_bytes().saturating_mul(2));
+        let budget = self.plan.budget;
+        let bytes =
+            budget.saturating_mul(DEVICE).min(budget.max(PLENTY)).min(self.places.memory_bytes().saturating_mul(2));
         let made = device.swap_on(bytes, crate::PAGE);
         self.held.devices.push(device);
         self.last.own_bytes = self.own_bytes();

@@ -77,7 +77,11 @@ fn table(caption: &str, lives: &[&Life]) -> Markup {
                             td { (grouped(end.faults)) }
                             td { (grouped(end.stored)) }
                             td { (grouped(end.refaults)) }
-                            td { (format!("{:.2}", end.waited_seconds)) }
+                            @if life.counts_waiting() {
+                                td { (format!("{:.2}", end.waited_seconds)) }
+                            } @else {
+                                td { "not counted" }
+                            }
                         }
                     }
                 }
@@ -86,7 +90,7 @@ fn table(caption: &str, lives: &[&Life]) -> Markup {
     }
 }
 
-fn figures(index: usize, life: &Life) -> [Figure; 3] {
+fn figures(index: usize, life: &Life) -> Vec<Figure> {
     let mib = |bytes: u64| bytes as f64 / (1 << 20) as f64;
     let line = |name: &str, look: usize, of: &dyn Fn(&Moment) -> f64| Series {
         name: name.into(),
@@ -117,7 +121,7 @@ fn figures(index: usize, life: &Life) -> [Figure; 3] {
             marks: Vec::new(),
         }
     };
-    [
+    let mut figures = vec![
         figure(
             "memory",
             "Memory",
@@ -132,6 +136,10 @@ fn figures(index: usize, life: &Life) -> [Figure; 3] {
             "Pages that came back, per second, in the last ten seconds.",
             rates,
         ),
-        figure("waited", "Waiting", "seconds in all", "Time that threads waited for pages so far.", waited),
-    ]
+    ];
+    if life.counts_waiting() {
+        let definition = "Time that threads waited for pages so far.";
+        figures.push(figure("waited", "Waiting", "seconds in all", definition, waited));
+    }
+    figures
 }
