@@ -3,7 +3,7 @@ count = 100_000
 table = {}
 count.times { |i| table["key #{i}"] = ["value " * 8 + i.to_s, i] }
 parts = 3.times.map do |part|
-  Thread.new { (part...count).step(3).sum { |i| table["key #{i * 7919 % count}"][1] * (part + 1) } }
+  Thread.new { (part...count).step(6).sum { |i| table["key #{i * 7919 % count}"][1] * (part + 1) } }
 end
 puts parts.map(&:value).join(" ")
 $stdout.flush

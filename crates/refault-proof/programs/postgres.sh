@@ -14,7 +14,7 @@ as "$programs/postgres" -D "$home/data" -k "$home" -c listen_addresses= -c work_
 server=$!
 for _ in $(seq 300); do as psql -h "$home" -d postgres -Atqc 'select 1' >/dev/null 2>&1 && break; sleep 0.1; done
 as psql -h "$home" -d postgres -Atq <<'SQL'
-create table t as select i a, (i::bigint * 7919) % 100003 c, md5(i::text) m from generate_series(1, 200000) i;
+create table t as select i a, (i::bigint * 7919) % 100003 c, md5(i::text) m from generate_series(1, 150000) i;
 select count(*), sum(a) from (select t1.a from t t1 join t t2 on t1.m = t2.m) x;
 select md5(string_agg(m, '' order by c, a)) from t;
 SQL
