@@ -9,12 +9,9 @@ int main(int count, char **arguments) {
     size_t bytes = strtoul(arguments[1], 0, 10) << 20;
     unsigned pause = count > 2 ? atoi(arguments[2]) : 0;
     unsigned char *memory = malloc(bytes);
-    unsigned chance = 1;
     for (size_t page = 0; page < bytes; page += 4096)
-        for (int at = 0; at < 4096; at++) {
-            chance = chance * 1664525 + 1013904223;
-            memory[page + at] = (unsigned char)((page >> 12) * 31 + at * (at % 7 + 1) + (chance >> 16) % 3);
-        }
+        for (int at = 0; at < 4096; at++)
+            memory[page + at] = (unsigned char)((page >> 12) * 31 + at * (at % 7 + 1) + rand() % 3);
     unsigned long sum = 0, first = 0;
     for (size_t page = 0; page < bytes; page += 4096) first += memory[page + 5];
     for (;;) {
