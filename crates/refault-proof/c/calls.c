@@ -68,7 +68,7 @@ static void receive_all(const char *by, int flags) {
     printf("%s, flags %d: %lu, changed %ld, at once %d, said %d\n", by, flags, at, changed(p, bytes), least == (long)bytes, said); waitpid(sender, 0, 0); close(ends[0]); munmap(p, bytes);
 }
 int main(int n, char **v) {
-    mode = n > 1 ? v[1] : ""; setvbuf(stdout, 0, _IONBF, 0); alarm(50);
+    mode = n > 1 ? v[1] : ""; setvbuf(stdout, 0, _IONBF, 0); alarm(170);
     MODE("signalled") {
         /* Another process sends this thread SIGSYS while it makes calls, each of which must be made. */
         struct sigaction a = {.sa_handler = handler, .sa_flags = SA_RESTART}; sigaction(SIGSYS, &a, 0);

@@ -80,7 +80,7 @@ static long by_gate(long number, long a, long b, long c, long d, long e) {
     return r;
 }
 int main(int n, char **v) {
-    mode = n > 1 ? v[1] : ""; setvbuf(stdout, 0, _IONBF, 0); alarm(55);
+    mode = n > 1 ? v[1] : ""; setvbuf(stdout, 0, _IONBF, 0); alarm(170);
     MODE("children") {
         signal(SIGUSR1, handler); signal(SIGUSR2, SIG_IGN); signal(SIGSEGV, handler); signal(SIGSYS, handler); signal(SIGPIPE, SIG_IGN); signal(SIGBUS, SIG_IGN);
         unsigned char *p = map(8 * MIB); fill(p, 8 * MIB); push_out(p, 8 * MIB);

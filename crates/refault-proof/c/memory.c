@@ -103,7 +103,7 @@ int main(int n, char **v) {
         int told = !ioctl(u, UFFDIO_API, &api); printf("%s\n", told || errno ? "given or refused in words" : "neither");
         if (!told) { close(u); u = syscall(SYS_userfaultfd, O_CLOEXEC); api = (struct uffdio_api){.api = UFFD_API}; if (ioctl(u, UFFDIO_API, &api)) return 1; }
         unsigned char *b = map(MIB); target = map(8 * MIB); fill(target, 8 * MIB); struct uffdio_register r = {.range = {(unsigned long)b, MIB}, .mode = UFFDIO_REGISTER_MODE_MISSING}; printf("register %d\n", ioctl(u, UFFDIO_REGISTER, &r));
-        pthread_t t; pthread_create(&t, 0, serves, (void *)(long)u); alarm(30); printf("populate %d, lock %d\n", madvise(b, MIB / 2, MADV_POPULATE_READ), mlock(b + MIB / 2, MIB / 2)); printf("unlock %d, discard %d\n", munlock(b, MIB), madvise(b, MIB / 2, MADV_DONTNEED)); printf("changed %ld\n", changed(b + MIB / 2, PAGE));
+        pthread_t t; pthread_create(&t, 0, serves, (void *)(long)u); alarm(170); printf("populate %d, lock %d\n", madvise(b, MIB / 2, MADV_POPULATE_READ), mlock(b + MIB / 2, MIB / 2)); printf("unlock %d, discard %d\n", munlock(b, MIB), madvise(b, MIB / 2, MADV_DONTNEED)); printf("changed %ld\n", changed(b + MIB / 2, PAGE));
         /* What is locked must fit. */
         touches = 512; munmap(target + 2 * MIB, 6 * MIB); printf("lock all %d\n", mlockall(MCL_CURRENT)); munlockall(); printf("changed %ld\n", changed(b, PAGE));
     }

@@ -76,7 +76,7 @@ static void *ignores(void *unused) {
 static void counts(int s) { (void)s; handled++; }
 
 int main(int n, char **v) {
-    mode = n > 1 ? v[1] : ""; setvbuf(stdout, 0, _IONBF, 0); alarm(50); often();
+    mode = n > 1 ? v[1] : ""; setvbuf(stdout, 0, _IONBF, 0); alarm(170); often();
     int s[2]; MUST(!socketpair(AF_UNIX, SOCK_STREAM, 0, s)); MUST(!pipe(ticks)); area = map(4 * PART);
     MODE("storm") {
         rounds = 1500;

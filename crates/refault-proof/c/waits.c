@@ -21,7 +21,7 @@ static void *waits(void *x) {
 }
 static int thread_like(void *x) { (void)x; return 0; }
 int main(int n, char **v) {
-    mode = n > 1 ? v[1] : ""; setvbuf(stdout, 0, _IONBF, 0); s = (void *)map(MIB); alarm(20);
+    mode = n > 1 ? v[1] : ""; setvbuf(stdout, 0, _IONBF, 0); s = (void *)map(MIB); alarm(170);
     struct sigaction a = {.sa_handler = handler, .sa_flags = SA_RESTART}; sigaction(SIGUSR1, &a, 0);
     pthread_mutexattr_t robust; pthread_mutexattr_init(&robust); MODE("robust") pthread_mutexattr_setrobust(&robust, PTHREAD_MUTEX_ROBUST);
     pthread_mutex_init(&s->mutex, &robust); pthread_cond_init(&s->condition, 0); sem_init(&s->semaphore, 0, 0); pthread_rwlock_init(&s->lock, 0); pthread_barrier_init(&s->barrier, 0, 2);
