@@ -9,8 +9,8 @@
 //! no directory will do (none can be written, or nothing may be executed there), the library is memory that has a name
 //! in `/proc`. Programs that are executed after all descriptors were closed then run without it.
 //!
-//! Cost: unpacking takes some milliseconds per run. It goes by small pieces, so that the command, whose memory is part
-//! of the budget, is no larger afterwards.
+//! Cost: unpacking takes some milliseconds per run. It goes by small pieces, and what it took is given back, so that the
+//! command, whose memory is part of the budget, is no larger afterwards.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -38,7 +38,19 @@ pub fn made(path: &Path) -> bool {
 /// A path under which the library can be preloaded; `None` if this binary does not hold it.
 pub fn library(name: &str) -> Option<PathBuf> {
     let (_, packed) = LIBRARIES.iter().find(|(known, _)| *known == name)?;
-    places().into_iter().find_map(|place| file(&place, name, packed)).or_else(|| memory(name, packed))
+    let path = places().into_iter().find_map(|place| file(&place, name, packed)).or_else(|| memory(name, packed));
+    give_back();
+    path
+}
+
+/// Gives the kernel back what is free: the window of a decoder is as large as the library, and the heap may keep it.
+#[allow(unsafe_code)] // A call of the allocator's.
+fn give_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: takes a number, and pages that no allocation lies in.
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }
 
 /// The bytes of a packed library, in order.

@@ -1,7 +1,8 @@
 //! A `refault` that was installed, not only built: one file that does everything, and what the scripts make.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use crate::common::{skipped, text};
 use tempfile::TempDir;
@@ -47,6 +48,20 @@ fn runs_in_less(binary: &Path, home: &Path) {
     assert!(statistics.lines().filter(evicting).count() >= 2, "both were managed: {statistics}");
 }
 
+/// Bytes of memory of its own that the command has while a program runs: part of the budget.
+fn own_of_the_command(binary: &Path, home: &Path) -> u64 {
+    let mut command = installed(binary, home);
+    command.args(["run", "--quiet", "--memory", "64M", "--", "sh", "-c", "echo begun; read line; true"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+    // The program runs, so that all was unpacked.
+    assert_eq!(child.stdout.as_mut().expect("piped").read(&mut [0; 6]).expect("it says so"), 6);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a kernel that says it");
+    drop(child.stdin.take());
+    assert!(child.wait().expect("it ends").success());
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().expect("a number") << 10
+}
+
 /// Bytes that the command and its agent keep themselves.
 fn kept(binary: &Path, home: &Path) -> u64 {
     let stats = home.join("kept.jsonl");
@@ -72,8 +87,11 @@ fn the_binary_alone_runs_programs_in_less_memory() {
     assert!(!doctor.contains("os error"), "{doctor}");
     runs_in_less(&binary, home.path());
     // The library is as large as what is measured: the command keeps nothing of it.
-    let [beside, alone] = [Path::new(env!("CARGO_BIN_EXE_refault")), &binary].map(|binary| kept(binary, home.path()));
-    assert!(alone < beside + (1 << 20), "{alone} bytes, {beside} where the library lies beside it");
+    for measured in [kept, own_of_the_command] {
+        let both = [Path::new(env!("CARGO_BIN_EXE_refault")), &binary];
+        let [beside, alone] = both.map(|binary| measured(binary, home.path()));
+        assert!(alone < beside + (1 << 20), "{alone} bytes, {beside} where the library lies beside it");
+    }
     let is_root = rustix::process::geteuid().is_root();
     let place = if is_root { "/var/cache/refault".into() } else { home.path().join(".cache/refault") };
     // Each build's is in a directory of its own.
