@@ -1,8 +1,8 @@
 """What ``refault compare --dask ADDRESS`` hands its sweep to.
 
 The request comes as one JSON text on standard input; the answer goes to standard output: ``runs`` as
-``refault compare --format json`` has them and ``remarks``, or a sentence under ``missing`` (a package), ``refused`` (the request) or
-``failed`` (the work). Everything else that is printed goes to standard error.
+``refault compare --format json`` has them and ``remarks``, or a sentence under ``missing`` (a package), ``refused`` (the
+request) or ``failed`` (the work). Everything else that is printed goes to standard error.
 """
 
 from __future__ import annotations

@@ -30,18 +30,23 @@ pub(super) fn stored_per_page(places: &Places, processes: &[i32], turn: u64) -> 
     // The golden section: each turn tries other addresses, all of them evenly spread.
     let shift = (turn as f64 * 0.618_033_988_75).fract();
     let tried = (0..MAX_TRIES).filter_map(|at| {
-        let mut page = ((at as f64 + shift) / MAX_TRIES as f64 * all as f64) as u64;
-        let one = opened.iter().find(|one| match page.checked_sub(one.pages) {
-            None => true,
-            Some(rest) => {
-                page = rest;
-                false
-            }
-        })?;
+        let page = ((at as f64 + shift) / MAX_TRIES as f64 * all as f64) as u64;
+        let (one, page) = nth(&opened, |one| one.pages, page)?;
         one.stored(page)
     });
     let sizes: Vec<usize> = tried.take(MAX_PAGES).collect();
     (sizes.len() >= MIN_PAGES).then(|| (sizes.iter().sum::<usize>() / sizes.len()) as u32)
+}
+
+/// The part in which a page lies that is counted over all of them, and which of its pages it is.
+fn nth<T>(parts: &[T], pages: impl Fn(&T) -> u64, mut page: u64) -> Option<(&T, u64)> {
+    for part in parts {
+        match page.checked_sub(pages(part)) {
+            None => return Some((part, page)),
+            Some(rest) => page = rest,
+        }
+    }
+    None
 }
 
 /// A process, and its mappings of anonymous memory that it may write to.
@@ -65,14 +70,8 @@ impl Opened {
     }
 
     /// What a page takes, counted over all mappings; `None` if it is not in memory.
-    fn stored(&self, mut page: u64) -> Option<usize> {
-        let (start, _) = self.mappings.iter().find(|(_, pages)| match page.checked_sub(*pages) {
-            None => true,
-            Some(rest) => {
-                page = rest;
-                false
-            }
-        })?;
+    fn stored(&self, page: u64) -> Option<usize> {
+        let ((start, _), page) = nth(&self.mappings, |(_, pages)| *pages, page)?;
         let address = start + page * PAGE;
         let mut entry = [0; pagemap::ENTRY_BYTES];
         self.pagemap.read_exact_at(&mut entry, address / PAGE * pagemap::ENTRY_BYTES as u64).ok()?;
