@@ -12,7 +12,7 @@ use refault_proof::{ProofError, fuzz, probe};
 #[command(version, about = "Proves `refault run` from outside")]
 struct Arguments {
     /// The binary to try
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", default_value = "target/release/refault")]
     refault: PathBuf,
     /// Options for `refault run`
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
@@ -43,6 +43,14 @@ enum What {
     Probes {
         /// Run only these
         names: Vec<String>,
+        /// Programs that `compile` has made, instead of compiling them
+        #[arg(long, value_name = "DIR")]
+        compiled: Option<PathBuf>,
+    },
+    /// Compile the probes' programs, for a machine without a compiler
+    Compile {
+        /// Where to put them
+        directory: PathBuf,
     },
     /// Random memory calls beside the bare kernel
     Fuzz {
@@ -75,7 +83,8 @@ fn main() -> ExitCode {
     let outcome = match &arguments.what {
         What::Gauntlet { names, long } => gauntlet(&arguments, names, *long),
         What::Try { percent, command } => attempt(&arguments, command, percent),
-        What::Probes { names } => probes(&arguments, names),
+        What::Probes { names, compiled } => probes(&arguments, names, compiled.as_deref()),
+        What::Compile { directory } => probe::compile_all(directory).map(|()| true),
         What::Fuzz { seed, seconds, memory, failures, limit, without, replay } => {
             let without = without.iter().cloned().collect();
             let (refault, options) = (arguments.refault.clone(), arguments.with.clone());
@@ -129,8 +138,8 @@ fn attempt(arguments: &Arguments, command: &str, percent: &[u64]) -> Result<bool
     Ok(all)
 }
 
-fn probes(arguments: &Arguments, names: &[String]) -> Result<bool, ProofError> {
-    let bench = probe::Bench::new()?;
+fn probes(arguments: &Arguments, names: &[String], compiled: Option<&Path>) -> Result<bool, ProofError> {
+    let bench = compiled.map_or_else(probe::Bench::new, probe::Bench::of)?;
     let mut all = true;
     for probe in probe::PROBES.iter().filter(|probe| names.is_empty() || names.iter().any(|name| name == probe.name)) {
         match bench.run(probe, &arguments.refault, &arguments.with)? {

@@ -210,6 +210,20 @@ impl Bench {
         Ok(Bench { directory })
     }
 
+    /// One with programs that [`compile_all`] has put into a directory: a machine without a compiler can run them.
+    ///
+    /// # Errors
+    /// No directory can be made, or a program cannot be copied.
+    pub fn of(compiled: &Path) -> Result<Bench, ProofError> {
+        let bench = Bench::new()?;
+        let cannot = || ProofError::io(format!("cannot copy the programs in {}", compiled.display()));
+        for entry in std::fs::read_dir(compiled).map_err(cannot())? {
+            let entry = entry.map_err(cannot())?;
+            std::fs::copy(entry.path(), bench.directory.path().join(entry.file_name())).map_err(cannot())?;
+        }
+        Ok(bench)
+    }
+
     /// Runs a probe alone and under the tool at `refault`, with these options after `run`.
     ///
     /// # Errors
@@ -333,6 +347,23 @@ fn cores_lie_beside_their_program() -> bool {
 /// There is no compiler, or it refuses the program.
 pub fn compile(source: &str, directory: &Path) -> Result<PathBuf, ProofError> {
     compile_with(source, directory, "", &[])
+}
+
+/// Compiles the programs of all probes into a directory, static builds too where the C library is there as an archive.
+///
+/// # Errors
+/// The directory cannot be made, there is no compiler, or it refuses a program.
+pub fn compile_all(directory: &Path) -> Result<(), ProofError> {
+    std::fs::create_dir_all(directory).map_err(ProofError::io(format!("cannot make {}", directory.display())))?;
+    for probe in &PROBES {
+        compile(probe.source, directory)?;
+        if matches!(probe.setting, Setting::WithStatic | Setting::RootWithStatic)
+            && let Err(error) = compile_static(probe.source, directory)
+        {
+            eprintln!("refault-proof: left out: {error}");
+        }
+    }
+    Ok(())
 }
 
 fn compile_static(source: &str, directory: &Path) -> Result<PathBuf, ProofError> {

@@ -41,6 +41,21 @@ command_ends() {
     if timeout 1800 sh -c "$2" >out 2>err </dev/null; then row "$1" right; else row "$1" "WRONG: $(said err)"; fi
 }
 
+# probes: small C programs print the same and end the same alone and under a budget; those that cannot run here are left out.
+probes() {
+    refault-proof --refault "$(command -v refault)" probes --compiled /usr/local/lib/refault-probes >probes.out 2>&1
+    wrong=$(sed -n 's/ *WRONG$//p' probes.out | tr '\n' ' ')
+    right=$(grep -c ' right$' probes.out)
+    if [ -n "$wrong" ]; then
+        row probes "WRONG: $(grep -m 1 'said:' probes.out | cut -c 1-150) $wrong"
+        cat probes.out >&2
+    elif [ "$right" -lt 60 ]; then
+        row probes "WRONG: only $right ran: $(said probes.out)"
+    else
+        row probes right
+    fi
+}
+
 # own_kernel: what only a kernel of one's own can be asked: its groups, a zram device, its generations.
 own_kernel() {
     timeout 600 perl -e "$(size 60000)" >alone
@@ -154,6 +169,7 @@ if [ "$which" = all ]; then
     # Reclaiming needs swap, or files: what there is to say is said.
     command_ends reclaim 'sleep 60 & p=$!; refault reclaim --pid $p --idle 1s --for 2s --dry-run; s=$?; kill $p; [ $s = 0 ] || grep -q . err'
 fi
+if [ "$which" = all ]; then probes; fi
 if [ "$which" = all ] && [ -e /modules/order ]; then own_kernel; fi
 if command -v unprivileged >/dev/null; then
     command_ends 'as nobody' "unprivileged refault run --memory 8M -- perl -e '$(size 30000)'"

@@ -16,6 +16,8 @@ PACKAGES = "bash,perl-base,python3-minimal,mawk,xz-utils,gzip,tar,musl,kmod"
 # What builds the command, in a root whose glibc is older than that of this machine.
 COMPILER = ",gcc,libc6-dev"
 OLDEST = "2.31"
+# Where a root has the programs of the probes.
+PROBES = "/usr/local/lib/refault-probes"
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -53,9 +55,9 @@ def needs(refault):
 
 
 def built(root, work):
-    """A command that was built in a root, for one whose glibc is older than this machine's: with this machine's toolchain and
-    packages, which are mounted there."""
-    command = os.path.join(work, "target", "release", "refault")
+    """The command and what proves it, built in a root whose glibc is older than this machine's: with this machine's toolchain
+    and packages, which are mounted there. The probes are compiled there too."""
+    release = os.path.join(work, "target", "release")
     toolchains = os.environ.get("RUSTUP_HOME", os.path.expanduser("~/.rustup"))
     packages = os.environ.get("CARGO_HOME", os.path.expanduser("~/.cargo"))
     compiler = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True, check=True).stdout.strip()
@@ -67,11 +69,26 @@ def built(root, work):
         os.makedirs(root + here, exist_ok=True)
         mounts.append(f"mount --bind {there} {root}{here}")
     build = (f"cd /source && RUSTUP_HOME={toolchains} CARGO_HOME={packages} CARGO_TARGET_DIR=/target CARGO_INCREMENTAL=0"
-             f" PATH={compiler}/bin:/usr/bin:/bin cargo build --release --locked --offline -p refault-cli")
+             f" PATH={compiler}/bin:/usr/bin:/bin cargo build --release --locked --offline -p refault-cli -p refault-proof"
+             f" && rm -rf {PROBES} && /target/release/refault-proof compile {PROBES}")
     inside = " && ".join(mounts + [f"exec chroot {root} sh -c '{build}'"])
     if subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", inside]).returncode:
         raise RootError(f"refault cannot be built in {root}")
-    return command
+    return os.path.join(release, "refault"), os.path.join(release, "refault-proof")
+
+
+def fill_probes(root, proof):
+    """Puts what proves the command into a root, and the probes, compiled by this machine's compiler."""
+    fill_proof(root, proof)
+    shutil.rmtree(root + PROBES, ignore_errors=True)
+    if subprocess.run([proof, "compile", root + PROBES]).returncode:
+        raise RootError("the probes cannot be compiled")
+
+
+def fill_proof(root, proof):
+    """Puts what proves the command into a root that has the probes already."""
+    shutil.copy(proof, f"{root}/usr/local/bin/refault-proof")
+    os.chmod(f"{root}/usr/local/bin/refault-proof", 0o755)
 
 
 def fill(root, refault):
