@@ -117,6 +117,9 @@ pub struct RunArgs {
     /// slower)
     #[arg(long, conflicts_with_all = ["observe", "scheme", "runs"])]
     what_if: bool,
+    /// Find out how many pages would come back with less memory, by looks at least this far apart, for --summary
+    #[arg(long, value_name = "TIME", hide = true, requires = "summary", conflicts_with_all = ["observe", "scheme", "runs", "what_if"], value_parser = crate::wss::interval)]
+    curve: Option<u64>,
     /// Write what happened to this file as JSON when the program has ended
     #[arg(long, value_name = "FILE")]
     summary: Option<PathBuf>,
@@ -161,6 +164,7 @@ impl RunArgs {
             ("--store", self.store.is_some()),
             ("--children own", self.children == Children::Own),
             ("--what-if", self.what_if),
+            ("--curve", self.curve.is_some()),
             ("--watch", self.watch),
             ("--scheme", self.scheme.is_some()),
         ];
@@ -270,6 +274,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         stats: args.stats.as_deref(),
         stats_interval: args.stats_interval,
         what_if: args.what_if,
+        curve: args.curve,
         control: args.memory_control.as_deref(),
         grow: args.grow.map(|grow| grow.0),
         seat: Cell::new(seat),

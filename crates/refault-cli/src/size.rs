@@ -1,13 +1,13 @@
 //! `refault size`: how much memory a program needs, in one command.
 //!
-//! The program is run alone, with ample memory, and under two budgets. With `--thorough` it is recorded and run under
+//! The program is run alone, with ample memory, and in less, as long as three times its own time allow. With `--thorough` it is recorded and run under
 //! the budgets that the recording suggests. Budgets between them follow until the smallest one that is enough is known
 //! to a tenth. What decides is repeated until the answer stands. [`plan`] says what is run, [`trial`] is one run,
 //! [`ladder`] what the runs come to. [`prediction`] is what the recording says, [`words`] the sentences, [`write`] the
 //! tables.
 //!
-//! Cost: three to five times the program's own time, with `--thorough` eight to forty; what takes ten times as long as
-//! alone is ended.
+//! Cost: three times the program's own time, with `--thorough` eight to forty; what takes ten times as long as alone is
+//! ended.
 
 pub mod ladder;
 mod listening;
@@ -150,6 +150,7 @@ pub fn run(args: &SizeArgs) -> Result<(), Failure> {
         records: true,
         thorough: args.thorough || args.runs.is_some() || !args.budgets.is_empty(),
     };
+    runner.follows = !plan.thorough;
     let study = plan.carry_out(&runner, &args.policy)?;
     with_output(out, |out| write::write(out, &study, format))?;
     if let Some(report) = report {

@@ -80,7 +80,7 @@ fn mark(study: &Study) -> Vec<(f64, String)> {
 fn slowdown(study: &Study, verdict: &str) -> Figure {
     let base = study.ladder.baseline();
     let cut = |percent: f64| percent.clamp(0.0, MAX_PERCENT);
-    let measured = points(study, |row| (!row.is_given_up()).then(|| cut(row.longer(base).part * 100.0)));
+    let measured = points(study, |row| (!row.is_given_up()).then(|| cut(study.ladder.longer(row).part * 100.0)));
     let predicted: Vec<(f64, f64)> = drawn(study)
         .filter_map(|bytes| {
             let (_, part) = study.predicted(Rung::Budget(bytes))?;

@@ -8,6 +8,7 @@
 //! large, up to its bound. Invariant: it never exceeds what the program has had, with the tool's own memory. Where
 //! refaults are there but too few were followed, it says so. Cost: a copy of a thousand counts for each look.
 
+pub(crate) mod curve;
 pub(crate) mod thrash;
 
 use std::collections::VecDeque;

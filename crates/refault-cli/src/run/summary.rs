@@ -41,6 +41,9 @@ pub struct Summary {
     /// How often programs were executed of which there were too many to name them.
     #[serde(default)]
     pub unmanaged_others: u32,
+    /// Bytes, and the pages that would have come back with them, if that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub curve: Vec<[u64; 2]>,
     /// What the budget did not bound.
     #[serde(default, flatten)]
     pub escaped: Escaped,

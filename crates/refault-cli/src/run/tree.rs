@@ -15,6 +15,7 @@ use refault_paging::Shared;
 use refault_paging::tree::is_elsewhere;
 
 use super::Children;
+use super::advice::curve::Curve;
 use super::advice::thrash::{Seen, Thrash};
 use super::child::{Child, End, News};
 use super::control::{self, Control};
@@ -55,6 +56,8 @@ pub struct Tree<'a> {
     pub stats_interval: u64,
     /// `--what-if`.
     pub what_if: bool,
+    /// `--curve`: milliseconds between two looks.
+    pub curve: Option<u64>,
     /// `--memory-control`.
     pub control: Option<&'a Path>,
     /// `--grow`, in bytes.
@@ -101,6 +104,7 @@ impl Tree<'_> {
             seat.observe(&mut launch, self.policy)?;
         }
         let what_if = (self.what_if && lines.is_some()).then(|| WhatIf::of(&mut launch, self.memory)).transpose()?;
+        let curve = self.curve.map(|interval| Curve::of(&mut launch, interval)).transpose()?;
         let sums = if self.monitor.is_some() && lines.is_some() { Some(Sums::of(&mut launch)?) } else { None };
         let mut aside = Aside {
             shared,
@@ -114,6 +118,7 @@ impl Tree<'_> {
             says_nothing: self.quiet || self.watch,
             seat,
             watch: followed.as_ref().map(|statistics| Watch::new(&name, statistics)).transpose()?,
+            curve,
             buried: Instant::now(),
         };
         aside.count_itself();
@@ -142,9 +147,9 @@ impl Tree<'_> {
         };
         let ran = begun.elapsed();
         let escaped = watcher.seen(shared);
-        let totals = aside.end();
+        let (totals, curve) = aside.end();
         let summary = Summary::of(self.program, &end, ran, shared, totals, escaped);
-        let summary = Summary { backend_reason: self.reason.clone(), ..summary };
+        let summary = Summary { backend_reason: self.reason.clone(), curve, ..summary };
         Ok((child, end, summary))
     }
 
@@ -186,6 +191,7 @@ struct Aside<'a> {
     says_nothing: bool,
     seat: Option<Seat>,
     watch: Option<Watch<'a>>,
+    curve: Option<Curve>,
     /// When processes were last looked for that were killed.
     buried: Instant,
 }
@@ -242,6 +248,9 @@ impl Aside<'_> {
             seat.look(self.shared);
         }
         self.look_for_thrashing();
+        if let Some(curve) = &mut self.curve {
+            curve.look(self.shared, super::escaped::own_bytes());
+        }
         if let Some(statistics) = &mut self.statistics {
             statistics.begin_look();
             let is_due = at_end || statistics.is_due();
@@ -262,8 +271,8 @@ impl Aside<'_> {
         }
     }
 
-    /// The program has ended: what the run came to.
-    fn end(mut self) -> Totals {
+    /// The program has ended: what the run came to, and what it would have with less memory.
+    fn end(mut self) -> (Totals, Vec<[u64; 2]>) {
         self.shared.bury(is_gone);
         bury_elsewhere(self.shared);
         self.look(true);
@@ -272,7 +281,8 @@ impl Aside<'_> {
         }
         // What the statistics say last is what is said elsewhere, to the last digit.
         let written = self.statistics.and_then(Statistics::into_totals);
-        written.unwrap_or_else(|| Totals::of(self.shared))
+        let curve = self.curve.map_or_else(Vec::new, |curve| curve.points());
+        (written.unwrap_or_else(|| Totals::of(self.shared)), curve)
     }
 }
 

@@ -5,6 +5,9 @@
 
 use super::trial::{How, Outcome};
 
+/// Threads that wait beside each other wait for more than the time; no run waits for all of it.
+const MAX_WAITING: f64 = 0.9;
+
 /// What the program has.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rung {
@@ -77,6 +80,11 @@ impl Row {
         self.outcomes.iter().any(|outcome| outcome.given_up)
     }
 
+    /// Whether a run was ended because there was no more time, not because it took too long.
+    pub fn is_unfinished(&self) -> bool {
+        self.outcomes.iter().any(|outcome| outcome.unfinished)
+    }
+
     /// Seconds.
     pub fn seconds(&self) -> Estimate {
         Estimate::of(&self.outcomes.iter().map(|outcome| outcome.seconds).collect::<Vec<_>>())
@@ -141,7 +149,7 @@ impl Ladder {
 
     /// Whether what a row says of the question is beyond its noise: twice its standard error.
     pub fn is_clear(&self, row: &Row) -> bool {
-        let longer = row.longer(self.baseline());
+        let longer = self.longer(row);
         let beyond = |error: f64| (longer.part - self.slowdown).abs() > 2.0 * error;
         row.is_given_up() || self.lost_nothing(row) || longer.standard_error.is_some_and(beyond)
     }
@@ -159,7 +167,22 @@ impl Ladder {
 
     /// Whether a row is within what may be lost.
     pub fn is_enough(&self, row: &Row) -> bool {
-        !row.is_given_up() && (row.longer(self.baseline()).part <= self.slowdown || self.lost_nothing(row))
+        !row.is_given_up() && (self.longer(row).part <= self.slowdown || self.lost_nothing(row))
+    }
+
+    /// How much longer than the baseline a row takes. Of one that was ended with the time, by what its threads waited
+    /// until then, beyond what they wait with ample memory.
+    pub fn longer(&self, row: &Row) -> Longer {
+        let base = self.baseline();
+        if !row.is_unfinished() {
+            return row.longer(base);
+        }
+        let waited = |row: &Row| row.mean(|summary| summary.waited_seconds).unwrap_or(0.0);
+        let (seconds, ample) = (row.seconds().mean, self.unlimited());
+        let usual = waited(ample) / ample.seconds().mean * seconds;
+        let lost = (waited(row) - usual).clamp(0.0, seconds * MAX_WAITING);
+        let part = ample.seconds().mean / base.seconds().mean * seconds / (seconds - lost) - 1.0;
+        Longer { part, standard_error: None }
     }
 
     /// Whether no page came back in any run, and so few went that they cannot have taken what may be lost: what such a
@@ -179,6 +202,11 @@ impl Ladder {
     /// The largest budget that is not enough.
     pub fn too_little(&self) -> Option<&Row> {
         self.budgets.iter().find(|row| !self.is_enough(row))
+    }
+
+    /// The row of what was run.
+    pub fn row_of(&self, rung: Rung) -> Option<&Row> {
+        [&self.alone].into_iter().chain(&self.ample).chain(&self.budgets).find(|row| row.rung == rung)
     }
 
     /// The row of a budget, which is added if it is new.
@@ -246,7 +274,7 @@ mod tests {
     use crate::run::totals::Totals;
 
     fn row(rung: Rung, seconds: &[f64]) -> Row {
-        let outcome = |seconds: &f64| Outcome { seconds: *seconds, given_up: false, summary: None };
+        let outcome = |seconds: &f64| Outcome { seconds: *seconds, ..Outcome::default() };
         Row { rung, outcomes: seconds.iter().map(outcome).collect() }
     }
 
@@ -291,6 +319,24 @@ mod tests {
         assert!(measured.needs().is_some(), "1000 pages: 20 ms of a second");
         measured.budgets[0].outcomes[0].summary = Some(summary(0, 5000));
         assert!(measured.needs().is_none(), "5000 pages: a tenth of a second");
+    }
+
+    #[test]
+    fn what_was_ended_with_the_time_is_judged_by_what_it_waited() {
+        let waited = |waited_seconds| Some(Totals { waited_seconds, refaults: 1, ..Totals::default() });
+        let mut measured = ladder(1.02, &[(100, 0.5)]);
+        measured.ample.as_mut().expect("it was run").outcomes[0].summary = waited(0.1);
+        let mut part = |seconds| {
+            let outcome = &mut measured.budgets[0].outcomes[0];
+            (outcome.unfinished, outcome.summary) = (true, waited(seconds));
+            (measured.longer(&measured.budgets[0]).part, measured.is_enough(&measured.budgets[0]))
+        };
+        // With ample memory a tenth is waiting, and all of it takes 2 % longer than alone.
+        let (none, half) = (part(0.05), part(0.3));
+        assert!((none.0 - 0.022).abs() < 0.0001 && none.1, "{none:?}");
+        assert!(half.0 > 0.9 && !half.1, "{half:?}");
+        // Threads beside each other: no time is less than none.
+        assert!(part(5.0).0 < 10.0);
     }
 
     #[test]

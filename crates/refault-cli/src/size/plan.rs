@@ -1,6 +1,7 @@
 //! What is run, in which order, and when that is enough.
 //!
-//! *Quick*: the program alone, with ample memory, with half of what it used then, and with what that run advises.
+//! *Quick*: the program alone; with ample memory, while a sample of its pages is looked at; and in less memory, with what
+//! is left of three times its own time.
 //! *Thorough*: alone, with ample memory, recorded, under several budgets, and all that
 //! decides again and again, until the answer stands or the runs are used up. Each step is a line on standard error.
 
@@ -13,7 +14,7 @@ use refault_paging::MIN_PROGRAM_BYTES;
 
 use super::Study;
 use super::ladder::{self, Ladder, Row, Rung, refinement};
-use super::prediction::{Prediction, RECORDINGS};
+use super::prediction::{Pages, Prediction, RECORDINGS};
 use super::trial::{How, Outcome, Runner};
 use super::write::part_text;
 use crate::{doctor, launch};
@@ -29,8 +30,24 @@ const CLOSENESS: f64 = 1.1;
 /// Runs of one program differ by this number of seconds by themselves, the start of refault among them: less cannot be
 /// measured.
 const MIN_DIFFERENCE: f64 = 0.005;
+/// A quick answer takes this multiple of the program's own time, or this long at least.
+const QUICK_TIMES: u32 = 3;
+const MIN_QUICK: Duration = Duration::from_secs(3);
 /// Where there is little time, a run is ended after this multiple of the program's time alone, if `--give-up` is not less.
 const QUICK_GIVE_UP: f64 = 1.5;
+/// Less than this part of the program's time, or of its peak, says nothing of all of it.
+const MIN_PART: f64 = 0.5;
+/// Budgets that are tried.
+const QUICK_BUDGETS: usize = 2;
+/// A budget of more of the peak is not tried: it would tell little.
+const MAX_TRIED: f64 = 0.85;
+/// Added to what is predicted: a sample's error.
+const MARGIN: f64 = 1.05;
+/// Looks that a program should get, and milliseconds between them.
+const LOOKS: f64 = 50.0;
+const LOOK_MS: (u64, u64) = (20, 200);
+/// How long the refault of a run may take before the program begins, in no budget's favour.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// What is to be run.
 pub struct Plan {
@@ -62,10 +79,49 @@ impl Steps<'_> {
         Ok(outcome)
     }
 
+    /// What is left of the time for a quick answer.
+    fn left(&self, whole: Duration) -> Duration {
+        (whole * QUICK_TIMES).max(MIN_QUICK).saturating_sub(self.begun.elapsed())
+    }
+
+    /// A run with all memory that looks at the program's pages.
+    fn looked(&self, ladder: &mut Ladder, interval_ms: u64, left: Duration) -> Result<Vec<[u64; 2]>, Failure> {
+        let bytes = launch::machine_bytes();
+        let (outcome, curve) = self.runner.run_with_curve(How::Looked(bytes, interval_ms), Some(left))?;
+        if outcome.given_up {
+            let remedy = "it did not end with ample memory within twice its time alone: --thorough waits for it";
+            return Err(Failure::failed("no quick answer", self.runner.command_line(), remedy));
+        }
+        let rung = Rung::Ample(bytes);
+        ladder.row(rung).outcomes.push(outcome);
+        say(self.line(ladder, rung, &outcome));
+        Ok(curve)
+    }
+
+    /// A run under a budget with the time that is left. None if it tells nothing: it was ended before it had nearly all
+    /// that it has with ample memory.
+    fn try_out(&self, ladder: &mut Ladder, bytes: u64, left: Duration) -> Result<Option<Row>, Failure> {
+        let (rung, limit) = (Rung::Budget(bytes), left.min(self.limit + GRACE));
+        let mut outcome = self.runner.run(rung.how(), Some(limit))?;
+        let allowed = ladder.baseline().seconds().mean * (1.0 + ladder.slowdown);
+        if outcome.given_up && outcome.seconds <= allowed {
+            (outcome.given_up, outcome.unfinished) = (false, true);
+            let most = outcome.summary.map_or(0, |own| own.peak_with_stored_bytes);
+            if (most as f64) < ladder.peak_bytes().unwrap_or(0) as f64 * MIN_PART {
+                let time = seconds_text(outcome.seconds);
+                say(format_args!("under {}: ended with the time after {time}, too early to tell", bytes_text(bytes)));
+                return Ok(None);
+            }
+        }
+        ladder.row(rung).outcomes.push(outcome);
+        say(self.line(ladder, rung, &outcome));
+        Ok(Some(ladder.row(rung).clone()))
+    }
+
     /// A run with all memory, which becomes part of the ladder.
     fn ample(&self, ladder: &mut Ladder) -> Result<Outcome, Failure> {
         let rung = Rung::Ample(launch::machine_bytes());
-        let outcome = self.runner.run(rung.how(), Some(self.limit * 10))?;
+        let outcome = self.runner.run(rung.how(), Some(self.limit * 10 + GRACE))?;
         if outcome.given_up {
             let what = "it did not end with all the memory of the machine";
             let remedy =
@@ -79,7 +135,7 @@ impl Steps<'_> {
 
     /// A run of a rung, which becomes part of the ladder.
     fn run(&self, ladder: &mut Ladder, rung: Rung) -> Result<(), Failure> {
-        let outcome = self.runner.run(rung.how(), Some(self.limit))?;
+        let outcome = self.runner.run(rung.how(), Some(self.limit + GRACE))?;
         ladder.row(rung).outcomes.push(outcome);
         say(self.line(ladder, rung, &outcome));
         Ok(())
@@ -94,10 +150,15 @@ impl Steps<'_> {
         if outcome.given_up {
             return format!("{what}: ended after {}", seconds_text(outcome.seconds));
         }
-        let longer = outcome.seconds / ladder.baseline().seconds().mean - 1.0;
+        let base = if matches!(rung, Rung::Ample(_)) { &ladder.alone } else { ladder.baseline() };
+        let longer = match outcome.unfinished {
+            true => ladder.longer(ladder.row_of(rung).expect("invariant: it was run")).part,
+            false => outcome.seconds / base.seconds().mean - 1.0,
+        };
         let longer = if rung == Rung::Alone { String::new() } else { format!(", {}", part_text(longer)) };
         let back = outcome.summary.map(|summary| format!(", {} refaults", grouped(summary.refaults)));
-        format!("{what}: {}{longer}{}", seconds_text(outcome.seconds), back.unwrap_or_default())
+        let ended = if outcome.unfinished { ", ended with the time" } else { "" };
+        format!("{what}: {}{longer}{}{ended}", seconds_text(outcome.seconds), back.unwrap_or_default())
     }
 
     /// Records the program, if that is wanted.
@@ -129,6 +190,8 @@ impl Plan {
         let mut steps = Steps { runner, begun: Instant::now(), limit: Duration::MAX };
         say(self.announcement());
         let mut alone = steps.alone()?;
+        // A server's start and end are part of it.
+        let whole = steps.begun.elapsed();
         self.check_length(runner, alone.seconds)?;
         if self.thorough && alone.seconds < WARM_UP_SECONDS {
             // The first brought the program's files into memory.
@@ -147,8 +210,7 @@ impl Plan {
         let prediction = if self.thorough {
             self.thorough(&steps, &mut ladder, alone.seconds)?
         } else {
-            self.quick(&steps, &mut ladder)?;
-            Err("--thorough records the program".to_owned())
+            self.quick(&steps, &mut ladder, whole)?
         };
         say(format_args!("took {}", seconds_text(steps.begun.elapsed().as_secs_f64())));
         Ok(Study {
@@ -171,9 +233,12 @@ impl Plan {
     /// How long it will take, and why.
     fn announcement(&self) -> String {
         if !self.thorough {
-            return "runs the program alone, with ample memory and under two budgets: three to five times as long as it \
-                    takes alone; --thorough repeats that under more budgets, to say how far times are off"
-                .to_owned();
+            return format!(
+                "runs the program alone, with ample memory and in less: {QUICK_TIMES} times as long as it takes alone, or \
+                 {} s; what has not ended then is judged by what it waited; --thorough repeats that under more budgets, to \
+                 say how far times are off",
+                MIN_QUICK.as_secs()
+            );
         }
         let most = self.runs.unwrap_or(RUNS[2].1);
         let budgets = if self.budgets.is_empty() { 4 + REFINEMENTS as usize } else { self.budgets.len() };
@@ -208,29 +273,46 @@ impl Plan {
         Err(Failure::failed("too short to be measured", runner.command_line(), remedy))
     }
 
-    /// Half of the peak, and what that run says would be enough, or the middle.
-    fn quick(&self, steps: &Steps<'_>, ladder: &mut Ladder) -> Result<(), Failure> {
-        let ample = steps.ample(ladder)?;
-        ladder.seconds_per_page = doctor::seconds_per_page();
-        let Some(peak) = ample.summary.map(|own| own.peak_bytes) else { return Ok(()) };
-        let mut next = ladder::round_up(peak / 2).max(MIN_PROGRAM_BYTES);
-        for _ in 0..2 {
-            let rung = Rung::Budget(next);
-            steps.run(ladder, rung)?;
-            let row = ladder.row(rung).clone();
+    /// What is predicted to be enough, or less where that is hardly less than the peak; then what that run suggests.
+    fn quick(
+        &self,
+        steps: &Steps<'_>,
+        ladder: &mut Ladder,
+        whole: Duration,
+    ) -> Result<Result<Prediction, String>, Failure> {
+        let alone = ladder.alone.seconds().mean;
+        let interval_ms = ((alone * 1000.0 / LOOKS) as u64).clamp(LOOK_MS.0, LOOK_MS.1);
+        let curve = steps.looked(ladder, interval_ms, steps.left(whole))?;
+        let seconds_per_page = doctor::seconds_per_page();
+        ladder.seconds_per_page = seconds_per_page;
+        let prediction = match curve.is_empty() {
+            true => Err("it ended before its pages were looked at".to_owned()),
+            false => Ok(Prediction { interval_ms, pages: Pages::Seen(curve), seconds_per_page }),
+        };
+        let Some(peak) = ladder.peak_bytes() else { return Ok(prediction) };
+        let highest = (peak as f64 * MAX_TRIED) as u64;
+        let need = prediction.as_ref().ok().and_then(|prediction| prediction.need(ladder));
+        let first = need.map_or(peak / 2, |need| ((need as f64 * MARGIN) as u64).min(highest));
+        let mut next = ladder::round_up(first).max(MIN_PROGRAM_BYTES);
+        for _ in 0..QUICK_BUDGETS {
+            let left = steps.left(whole);
+            if left.as_secs_f64() < ladder.unlimited().seconds().mean * MIN_PART || next >= peak {
+                break;
+            }
+            let Some(row) = steps.try_out(ladder, next, left)? else { break };
             let advised = row.outcomes[0].summary.and_then(|own| own.would_stop_refaulting_at_bytes);
             let then = match ladder.is_enough(&row) {
                 true => next / 2,
-                // What was ended has said nothing.
-                false => advised.unwrap_or((next + peak) / 2),
+                false => advised.unwrap_or((next + peak) / 2).min(highest),
             };
             let then = ladder::round_up(then).max(MIN_PROGRAM_BYTES);
-            if then == next {
+            let is_close = |a: u64, b: u64| a.max(b) as f64 <= a.min(b) as f64 * CLOSENESS;
+            if is_close(then, next) {
                 break;
             }
             next = then;
         }
-        Ok(())
+        Ok(prediction)
     }
 
     fn thorough(

@@ -1,8 +1,8 @@
-//! What a recording says before anything is tried: how many pages would come back under each budget, and what that
-//! would cost.
+//! What is known before anything is tried: how many pages would come back under each budget, and what that would cost.
 //!
-//! The pages are those that LRU would miss beyond first touches, by the exact curve of the recording (see
-//! `refault_lab::curve`); several recordings are averaged. The cost of a page is measured on this machine as
+//! The pages are those that LRU would miss beyond first touches. A recording has an exact curve (see
+//! `refault_lab::curve`); several are averaged. Where there is little time, the run with ample memory has looked at a
+//! sample (`run/advice/curve.rs`). The cost of a page is measured on this machine as
 //! `refault doctor` measures it: a fault from the compressed pool and the eviction that makes room for it.
 
 use std::time::Duration;
@@ -11,8 +11,10 @@ use refault_console::Failure;
 use refault_lab::curve::{TraceCurves, lru_curve};
 use refault_lab::size::PAGE_BYTES;
 use refault_lab::sweep::jobs;
+use refault_paging::MIN_PROGRAM_BYTES;
 use refault_trace::{Options, Source};
 
+use super::ladder::Ladder;
 use super::trial::{How, Runner};
 use crate::doctor;
 
@@ -27,13 +29,22 @@ pub const RECORDINGS: u32 = 3;
 /// Sizes at which curves are asked.
 const STEPS: u64 = 512;
 
-/// The curves of the recordings, and the cost of a page.
+/// Where the pages are from.
+#[derive(Debug)]
+pub enum Pages {
+    /// The curves of recordings; never empty.
+    Recorded(Vec<TraceCurves>),
+    /// Bytes, and pages that come back with them, the smallest first; never empty.
+    Seen(Vec<[u64; 2]>),
+}
+
+/// Pages that come back, and the cost of one.
 #[derive(Debug)]
 pub struct Prediction {
     /// Milliseconds between looks.
     pub interval_ms: u64,
-    /// One per recording; never empty.
-    pub curves: Vec<TraceCurves>,
+    /// Pages by budget.
+    pub pages: Pages,
     /// Seconds per page that comes back; `None` if it cannot be measured here.
     pub seconds_per_page: Option<f64>,
 }
@@ -58,24 +69,55 @@ impl Prediction {
             curves.push(lru_curve(&Source::file(trace, Options::default()), jobs(None), &())?);
             progress();
         }
-        Ok(Prediction { interval_ms, curves, seconds_per_page: doctor::seconds_per_page() })
+        let pages = Pages::Recorded(curves);
+        Ok(Prediction { interval_ms, pages, seconds_per_page: doctor::seconds_per_page() })
+    }
+
+    /// Recordings.
+    pub fn recordings(&self) -> &[TraceCurves] {
+        match &self.pages {
+            Pages::Recorded(curves) => curves,
+            Pages::Seen(_) => &[],
+        }
     }
 
     /// Bytes that were touched at all, on average.
     pub fn footprint_bytes(&self) -> u64 {
-        let pages: u64 = self.curves.iter().map(|curves| curves.distinct_pages).sum();
-        pages * PAGE_BYTES / self.curves.len().max(1) as u64
+        match &self.pages {
+            Pages::Recorded(curves) => {
+                let pages: u64 = curves.iter().map(|curves| curves.distinct_pages).sum();
+                pages * PAGE_BYTES / curves.len().max(1) as u64
+            }
+            Pages::Seen(points) => points.last().map_or(0, |[bytes, _]| *bytes),
+        }
+    }
+
+    /// The smallest budget that is held to be enough, in bytes, but no more than the program has had: what comes back
+    /// takes no longer than may be lost. None where what a page costs cannot be measured.
+    pub fn need(&self, ladder: &Ladder) -> Option<u64> {
+        let base = ladder.baseline().seconds().mean;
+        let left = base * (1.0 + ladder.slowdown) - ladder.unlimited().seconds().mean;
+        let pages = left.max(0.0) / self.seconds_per_page?;
+        let bytes = self.bytes_for(pages, MIN_PROGRAM_BYTES);
+        Some(ladder.peak_bytes().map_or(bytes, |peak| bytes.min(peak.max(MIN_PROGRAM_BYTES))))
     }
 
     /// Pages that come back under a budget, on average.
     pub fn read_back(&self, bytes: u64) -> f64 {
+        let curves = match &self.pages {
+            Pages::Recorded(curves) => curves,
+            Pages::Seen(points) => {
+                let known = points.partition_point(|[size, _]| *size <= bytes);
+                return points[known.max(1) - 1][1] as f64;
+            }
+        };
         let pages = bytes / PAGE_BYTES;
         let one = |trace: &TraceCurves| {
             // Ratios are of whole accesses.
             let misses = trace.curves.first().map_or(0.0, |curve| (curve.at(pages) * trace.accesses as f64).round());
             (misses - trace.distinct_pages as f64).max(0.0)
         };
-        self.curves.iter().map(one).sum::<f64>() / self.curves.len().max(1) as f64
+        curves.iter().map(one).sum::<f64>() / curves.len().max(1) as f64
     }
 
     /// Seconds more than with ample memory.
@@ -98,7 +140,7 @@ impl Prediction {
 
     /// The knee of the first recording, in bytes.
     pub fn knee_bytes(&self) -> Option<u64> {
-        let trace = self.curves.first()?;
+        let trace = self.recordings().first()?;
         let knee = trace.curves.first()?.knee(trace.distinct_pages, trace.first_touches())?;
         Some(knee.memory_pages * PAGE_BYTES)
     }
@@ -132,7 +174,7 @@ mod tests {
     fn prediction(specification: &str) -> Prediction {
         let source = Source::workload(specification.parse().expect("a workload"));
         let curves = vec![lru_curve(&source, jobs(None), &()).expect("a curve")];
-        Prediction { interval_ms: 10, curves, seconds_per_page: Some(1e-3) }
+        Prediction { interval_ms: 10, pages: Pages::Recorded(curves), seconds_per_page: Some(1e-3) }
     }
 
     #[test]
@@ -145,6 +187,19 @@ mod tests {
         let needed = loops.bytes_for(10.0, 1 << 20);
         assert_eq!(needed, 1000 * 4096);
         assert_eq!(loops.bytes_for(9000.0, 1 << 20), 1 << 20);
+    }
+
+    #[test]
+    fn what_looks_have_seen_is_a_curve_too() {
+        let pages = Pages::Seen(vec![[4 << 20, 900], [8 << 20, 300], [16 << 20, 0]]);
+        let seen = Prediction { interval_ms: 20, pages, seconds_per_page: Some(1e-3) };
+        assert_eq!(
+            [1, 4, 7, 8, 15, 16, 99].map(|mib| seen.read_back(mib << 20)),
+            [900.0, 900.0, 900.0, 300.0, 300.0, 0.0, 0.0]
+        );
+        assert_eq!((seen.footprint_bytes(), seen.knee_bytes(), seen.recordings().len()), (16 << 20, None, 0));
+        let needed = seen.bytes_for(300.0, 1 << 20);
+        assert!((8 << 20..(8 << 20) + (64 << 10)).contains(&needed), "{needed}");
     }
 
     #[test]

@@ -35,8 +35,8 @@ const SHOWN: usize = 60;
 pub(super) const LOOK: Duration = Duration::from_millis(100);
 /// A program that runs for this time by itself and listens on a socket may be a server that was given no load.
 const SERVER_HINT: Duration = Duration::from_secs(10);
-/// How long the refault of a run may take before the program begins, in no budget's favour.
-const GRACE: Duration = Duration::from_secs(1);
+/// Milliseconds between lines of what a run has come to until then.
+const FOLLOWED_MS: &str = "100";
 
 /// How the program is run.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +45,8 @@ pub enum How<'a> {
     Alone,
     /// Under a budget of this number of bytes.
     Under(u64),
+    /// The same, with looks at the pages that it touches, this number of milliseconds apart at least.
+    Looked(u64, u64),
     /// Unlimited, while a trace is written, with this number of milliseconds between looks.
     Recorded(&'a Path, u64),
 }
@@ -53,19 +55,21 @@ impl fmt::Display for How<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             How::Alone => f.write_str("alone"),
-            How::Under(bytes) => write!(f, "under {}", refault_lab::size::bytes_text(*bytes)),
+            How::Under(bytes) | How::Looked(bytes, _) => write!(f, "under {}", refault_lab::size::bytes_text(*bytes)),
             How::Recorded(..) => f.write_str("while it was recorded"),
         }
     }
 }
 
 /// How a run went.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
     /// Seconds from the start to the end; with a load, of the load.
     pub seconds: f64,
     /// It took too long and was ended.
     pub given_up: bool,
+    /// It was ended because there was no more time, not because it took too long.
+    pub unfinished: bool,
     /// What its statistics say, if there are any.
     pub summary: Option<Totals>,
 }
@@ -80,6 +84,8 @@ pub struct Runner {
     pub stdin: Option<PathBuf>,
     /// What uses the program, if that is a server.
     pub server: Option<Server>,
+    /// Whether a run under a budget that is ended has told until then what it came to.
+    pub follows: bool,
     interrupted: Arc<AtomicBool>,
 }
 
@@ -99,7 +105,7 @@ impl Runner {
             signal_hook::flag::register(signal, Arc::clone(&interrupted))
                 .map_err(|error| Failure::failed("cannot catch signals", "this process", error))?;
         }
-        Ok(Runner { program, options, stdin: None, server: None, interrupted })
+        Ok(Runner { program, options, stdin: None, server: None, follows: false, interrupted })
     }
 
     /// The program and its arguments on one line; long ones are cut.
@@ -117,9 +123,18 @@ impl Runner {
     /// # Errors
     /// It could not be started or failed, or the command was interrupted.
     pub fn run(&self, how: How<'_>, give_up: Option<Duration>) -> Result<Outcome, Failure> {
-        let statistics =
-            tempfile::NamedTempFile::new().map_err(|error| Failure::write(std::env::temp_dir().display(), &error))?;
-        let (mut command, words) = (self.command(how, statistics.path())?, temporary()?);
+        self.run_with_curve(how, give_up).map(|(outcome, _)| outcome)
+    }
+
+    /// The same, with what [`How::Looked`] has found: bytes, and pages that would come back.
+    ///
+    /// # Errors
+    /// As [`Runner::run`].
+    pub fn run_with_curve(&self, how: How<'_>, give_up: Option<Duration>) -> Result<(Outcome, Vec<[u64; 2]>), Failure> {
+        let file =
+            || tempfile::NamedTempFile::new().map_err(|error| Failure::write(std::env::temp_dir().display(), &error));
+        let (written, lines) = (file()?, file()?);
+        let (mut command, words) = (self.command(how, written.path(), lines.path())?, temporary()?);
         command.stdout(Stdio::null()).process_group(0);
         command.stderr(words.try_clone().map_err(|error| Failure::write("a temporary file", &error))?);
         command.stdin(match &self.stdin {
@@ -137,26 +152,32 @@ impl Runner {
             None => self.wait(&mut group, how, start, give_up, words)?,
             Some(server) => self.serve(&mut group, server, how, give_up, words)?,
         };
-        let summary = match how {
-            How::Under(_) => summary(statistics.path()),
-            How::Alone | How::Recorded(..) => None,
-        };
-        let given_up = seconds.is_none();
+        let (given_up, summary) = (seconds.is_none(), summary(written.path()));
+        let until_then = || given_up.then(|| last_totals(lines.path())).flatten();
+        let totals = summary.as_ref().map(|summary| summary.totals).or_else(until_then);
         let seconds = seconds.or(give_up.map(|limit| limit.as_secs_f64())).unwrap_or(0.0);
-        Ok(Outcome { seconds, given_up, summary })
+        let outcome = Outcome { seconds, given_up, unfinished: false, summary: totals };
+        Ok((outcome, summary.map_or_else(Vec::new, |summary| summary.curve)))
     }
 
     fn name(&self) -> std::path::Display<'_> {
         Path::new(&self.program[0]).display()
     }
 
-    fn command(&self, how: How<'_>, statistics: &Path) -> Result<Command, Failure> {
+    fn command(&self, how: How<'_>, summary: &Path, lines: &Path) -> Result<Command, Failure> {
         let mut words: Vec<OsString> = Vec::new();
         match how {
             How::Alone => {}
-            How::Under(bytes) => {
+            How::Under(bytes) | How::Looked(bytes, _) => {
                 words.extend(["run".into(), "--memory".into(), bytes.to_string().into()]);
-                words.extend(["--quiet".into(), "--summary".into(), statistics.into()]);
+                words.extend(["--quiet".into(), "--summary".into(), summary.into()]);
+                match how {
+                    How::Looked(_, interval) => words.extend(["--curve".into(), interval.to_string().into()]),
+                    _ if self.follows => {
+                        words.extend(["--stats".into(), lines.into(), "--stats-interval".into(), FOLLOWED_MS.into()]);
+                    }
+                    _ => {}
+                }
                 words.extend(self.options.iter().cloned());
             }
             How::Recorded(out, interval) => {
@@ -185,10 +206,9 @@ impl Runner {
         give_up: Option<Duration>,
         words: File,
     ) -> Result<Option<f64>, Failure> {
-        let grace = if matches!(how, How::Alone) { Duration::ZERO } else { GRACE };
         let status = match (how, give_up) {
             (How::Alone, None) => Some(self.until_end_by_itself(group, start)?),
-            _ => self.until_end(group, give_up.map(|limit| start + limit + grace))?,
+            _ => self.until_end(group, give_up.map(|limit| start + limit))?,
         };
         let seconds = start.elapsed().as_secs_f64();
         match status {
@@ -304,8 +324,16 @@ impl Drop for Group {
 }
 
 /// What `refault run --summary` wrote; nothing if the run was ended before it could.
-fn summary(path: &Path) -> Option<Totals> {
-    serde_json::from_slice::<run::Summary>(&std::fs::read(path).ok()?).ok().map(|written| written.totals)
+fn summary(path: &Path) -> Option<run::Summary> {
+    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+}
+
+/// What the last whole line of `refault run --stats` says of the run.
+fn last_totals(path: &Path) -> Option<Totals> {
+    let lines = std::fs::read_to_string(path).ok()?;
+    let (whole, _) = lines.rsplit_once('\n')?;
+    let mut line: serde_json::Value = serde_json::from_str(whole.lines().last()?).ok()?;
+    serde_json::from_value(line["run"].take()).ok()
 }
 
 /// A file without a name, for what a program says.

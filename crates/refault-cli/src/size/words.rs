@@ -40,21 +40,26 @@ impl Study {
                     let peak = ladder.peak_bytes().map_or("not known".to_owned(), bytes_text);
                     let budget = rung_text(largest.rung);
                     lines.push(format!(
-                        "{} needs more than {budget} for at most {target} % longer; its peak is {peak}.",
-                        self.program
+                        "{} needs more than {budget} for at most {target} % longer; its peak is {peak}{}.",
+                        self.program,
+                        self.by_looks(Some(largest.rung))
                     ));
                 }
-                None => lines.push(format!("{} was run under no budget.", self.program)),
+                None => lines.push(format!(
+                    "{} was run under no budget: there was no time left{}.",
+                    self.program,
+                    self.by_looks(None)
+                )),
             },
         }
         if let Some(row) = ladder.too_little().filter(|_| ladder.needs().is_some()) {
-            let (budget, longer) = (rung_text(row.rung), longer_text(row.longer(ladder.baseline())));
+            let (budget, longer) = (rung_text(row.rung), longer_text(ladder.longer(row)));
             lines.push(if row.is_given_up() {
                 format!("{budget} is too little: it was ended after {} times as long.", number(self.give_up))
             } else if ladder.is_noisy(row) {
                 format!("Whether {budget} is too little cannot be told: {longer}, of {target} % that may be lost.")
             } else {
-                format!("{budget} is too little: {longer}.")
+                format!("{budget} is too little: {longer}{}.", self.until_then(row))
             });
         } else if let Some(row) =
             ladder.needs().filter(|row| Some(row.rung) == ladder.budgets.last().map(|row| row.rung))
@@ -74,9 +79,28 @@ impl Study {
         lines
     }
 
+    /// What the run with ample memory says beside the largest budget that was run, if that is less.
+    fn by_looks(&self, run: Option<Rung>) -> String {
+        let needed = self
+            .predicted_need()
+            .filter(|bytes| run.is_none_or(|run| matches!(run, Rung::Budget(than) if than < *bytes)));
+        needed.filter(|_| !self.thorough).map_or_else(String::new, |bytes| {
+            format!("; by the pages that it touches, {} would be enough", bytes_text(super::ladder::round_up(bytes)))
+        })
+    }
+
+    /// What a row rests on that was ended with the time.
+    fn until_then(&self, row: &Row) -> String {
+        if !row.is_unfinished() {
+            return String::new();
+        }
+        let part = (row.seconds().mean / self.ladder.unlimited().seconds().mean).min(1.0);
+        format!(", by what it waited in the first {:.0} % of its time", part * 100.0)
+    }
+
     /// What the program needs, as the smallest budget says that is enough.
     fn needs_text(&self, row: &Row, target: &str, than: &str) -> String {
-        let longer = row.longer(self.ladder.baseline());
+        let longer = self.ladder.longer(row);
         let (needs, took) = (rung_text(row.rung), longer_text(longer));
         let program = &self.program;
         if longer.part > self.ladder.slowdown {
@@ -88,7 +112,7 @@ impl Study {
         if self.ladder.is_noisy(row) {
             return format!("{program} may need {needs} for at most {target} % longer: {took} than {than}.");
         }
-        format!("{program} needs {needs} for at most {target} % longer: {took} than {than}.")
+        format!("{program} needs {needs} for at most {target} % longer: {took} than {than}{}.", self.until_then(row))
     }
 
     /// Pages that the prediction says come back under a budget, and how much longer than ample memory that takes.
@@ -102,11 +126,7 @@ impl Study {
 
     /// The smallest budget that the prediction holds to be enough, in bytes.
     pub fn predicted_need(&self) -> Option<u64> {
-        let prediction = self.prediction.as_ref().ok()?;
-        let base = self.ladder.baseline().seconds().mean;
-        let left = base * (1.0 + self.ladder.slowdown) - self.ladder.unlimited().seconds().mean;
-        let pages = left.max(0.0) / prediction.seconds_per_page?;
-        Some(prediction.bytes_for(pages, refault_paging::MIN_PROGRAM_BYTES))
+        self.prediction.as_ref().ok()?.need(&self.ladder)
     }
 
     /// Prediction beside measurement, with the reasons where they differ.
@@ -115,10 +135,13 @@ impl Study {
             Err(why) => return vec![format!("There is no prediction: {why}.")],
             Ok(prediction) => prediction,
         };
-        let recordings = prediction.curves.len();
+        let source = match prediction.recordings().len() {
+            0 => "The run with ample memory (a sample of its pages".to_owned(),
+            1 => "The recording (1 run".to_owned(),
+            recordings => format!("The recording ({recordings} runs"),
+        };
         let mut lines = vec![format!(
-            "The recording ({recordings} run{}, a look every {} ms) holds {}; {}.",
-            if recordings == 1 { "" } else { "s" },
+            "{source}, a look every {} ms) holds {}; {}.",
             prediction.interval_ms,
             bytes_text(prediction.footprint_bytes()),
             match (self.predicted_need(), prediction.seconds_per_page) {
@@ -161,7 +184,7 @@ impl Study {
     /// The row that says most about the prediction: the largest budget under which many pages came back.
     fn telling_row(&self) -> Option<&Row> {
         let back = |row: &&Row| row.mean(|summary| summary.refaults as f64).unwrap_or(0.0);
-        let ended = self.ladder.budgets.iter().filter(|row| !row.is_given_up());
+        let ended = self.ladder.budgets.iter().filter(|row| !row.is_given_up() && !row.is_unfinished());
         let mut many = ended.filter(|row| back(row) >= MIN_PAGES);
         many.next()
     }

@@ -51,7 +51,7 @@ pub fn cells(study: &Study, row: &Row) -> [String; 8] {
     let longer = match row.rung {
         rung if rung == study.ladder.baseline().rung => none(),
         _ if row.is_given_up() => format!("> {} times", number(study.give_up)),
-        _ => part_text(row.longer(study.ladder.baseline()).part),
+        _ => part_text(study.ladder.longer(row).part),
     };
     let mut name = rung_text(row.rung);
     if study.ladder.needs().is_some_and(|needs| needs.rung == row.rung) {
@@ -59,7 +59,11 @@ pub fn cells(study: &Study, row: &Row) -> [String; 8] {
     }
     [
         name,
-        if row.is_given_up() { "given up".to_owned() } else { seconds_text(row.seconds()) },
+        match row {
+            row if row.is_given_up() => "given up".to_owned(),
+            row if row.is_unfinished() => format!("{}, ended", seconds_text(row.seconds())),
+            row => seconds_text(row.seconds()),
+        },
         longer,
         count(row.mean(|summary| summary.faults as f64)),
         count(row.mean(|summary| summary.refaults as f64)),
@@ -120,6 +124,7 @@ fn write_csv(out: &mut dyn Write, study: &Study) -> std::io::Result<()> {
         "memory_bytes",
         "runs",
         "given_up",
+        "unfinished",
         "seconds",
         "seconds_sd",
         "longer",
@@ -135,13 +140,14 @@ fn write_csv(out: &mut dyn Write, study: &Study) -> std::io::Result<()> {
     ])?;
     let text = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
     for row in rows(study) {
-        let (seconds, longer) = (row.seconds(), row.longer(study.ladder.baseline()));
+        let (seconds, longer) = (row.seconds(), study.ladder.longer(row));
         let predicted = study.predicted(row.rung);
         csv.write_record([
             name(row.rung).to_owned(),
             bytes(row.rung).map_or(String::new(), |bytes| bytes.to_string()),
             row.outcomes.len().to_string(),
             row.is_given_up().to_string(),
+            row.is_unfinished().to_string(),
             seconds.mean.to_string(),
             text(seconds.deviation),
             longer.part.to_string(),
@@ -196,7 +202,7 @@ fn to_json(study: &Study) -> Value {
         "comparison": study.comparison(),
         "prediction": study.prediction.as_ref().ok().map(|prediction| json!({
             "interval_ms": prediction.interval_ms,
-            "recordings": prediction.curves.len(),
+            "recordings": prediction.recordings().len(),
             "footprint_bytes": prediction.footprint_bytes(),
             "knee_bytes": prediction.knee_bytes(),
             "seconds_per_page": prediction.seconds_per_page,
@@ -206,13 +212,14 @@ fn to_json(study: &Study) -> Value {
 }
 
 fn json_row(study: &Study, row: &Row) -> Value {
-    let (seconds, longer) = (row.seconds(), row.longer(study.ladder.baseline()));
+    let (seconds, longer) = (row.seconds(), study.ladder.longer(row));
     let predicted = study.predicted(row.rung);
     json!({
         "memory": name(row.rung),
         "memory_bytes": bytes(row.rung),
         "seconds": row.outcomes.iter().map(|outcome| outcome.seconds).collect::<Vec<_>>(),
         "given_up": row.is_given_up(),
+        "unfinished": row.is_unfinished(),
         "seconds_mean": seconds.mean,
         "seconds_sd": seconds.deviation,
         "longer": longer.part,
