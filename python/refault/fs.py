@@ -6,8 +6,8 @@ reading goes through the cache; all else is the other file system's.
 
 Files stay in the cache when they are closed, up to :data:`KEPT_FILES` of them, until they are removed or written through
 ``refault::``. Each time that one is opened the other file system is asked whether it is the same (length, times, versions,
-ETag, `ukey`); of one that has nothing but a length to tell it by, nothing stays. The option ``check_files`` says otherwise,
-except of local files. These are not open while only their pages stay.
+ETag, `ukey`). Nothing stays of one that has nothing but a length to tell it by. Nor if its times are in whole seconds, the last less than a
+minute ago. The option ``check_files`` says otherwise, except of local files. These are not open while only their pages stay.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
 import fsspec
@@ -39,6 +41,12 @@ _TELLS_NOTHING = {"name", "type", "size", "url", "mimetype", "partial", "islink"
 
 #: With one of these no other file of the same name is taken for this one.
 _TELLS_ALL = {"etag", "versionid", "version_id", "generation", "md5hash", "content-md5", "digest"}
+
+#: What says when a file was changed.
+_TELLS_TIME = {"last-modified", "last_modified", "lastmodified", "modified", "modify", "mtime", "modificationtime", "updated"}
+
+#: A clock that has whole seconds, and may be off, has the same time for changes so far apart.
+_YOUNG_SECONDS = 60
 
 #: What says how a file is to be read, and not which.
 _HOW_ONLY = {"autocommit", "cache_type", "cache_options", "fill_cache", "size"}
@@ -64,21 +72,18 @@ class _Open:
     def __init__(self, memory: Size, policy: str | None) -> None:
         self.cache = Cache(memory, policy)
         self.files: OrderedDict[str, _Kept | _KeptPages] = OrderedDict()
-        #: Files that are being written to, by path: what is read of those is not kept.
-        self.written: dict[str, Any] = {}
+        #: Files that are being written to, by path, and who writes them: what is read of those is not kept.
+        self.written: dict[str, list[Callable[[], Any]]] = {}
+        #: Paths whose files are being asked for, by who asks: what is forgotten meanwhile is not kept.
+        self.asked: dict[object, str] = {}
         self.lock = threading.Lock()
 
     def is_written(self, behind: str) -> bool:
         """Whether a file is being written to. Call it with the lock held."""
-        writer = self.written.get(behind, _gone)()
-        if writer is None or getattr(writer, "closed", True):
-            self.written.pop(behind, None)
-            return False
-        return True
-
-
-def _gone() -> None:
-    """The writer of a file that none writes to."""
+        writers = [writer for writer in self.written.pop(behind, []) if not getattr(writer(), "closed", True)]
+        if writers:
+            self.written[behind] = writers
+        return bool(writers)
 
 
 #: What is shared by all URLs with the same options: fsspec makes a file system per URL.
@@ -240,13 +245,14 @@ class CachedFileSystem(HandedOn):
             del rest["autocommit"]
         with self._changing(path):
             file = self.fs.open(self._handed(path), mode, block_size=block_size, **rest)
-        opened = self._here()
-        try:
-            writer: Any = weakref.ref(file)
-        except TypeError:
-            writer = lambda: file  # noqa: E731
-        with opened.lock:
-            opened.written[self._behind(path)] = writer
+            opened = self._here()
+            try:
+                writer: Any = weakref.ref(file)
+            except TypeError:
+                writer = lambda: file  # noqa: E731
+            with opened.lock:
+                opened.is_written(self._behind(path))
+                opened.written.setdefault(self._behind(path), []).append(writer)
         return file
 
     async def open_async(self, path: str, mode: str = "rb", **rest: Any) -> Any:
@@ -268,12 +274,20 @@ class CachedFileSystem(HandedOn):
             if kept and not (check or is_written) and now < kept.checked + self._check_seconds:
                 opened.files.move_to_end(behind)
                 return kept.native.again()
-        told = self._told(behind)
-        key = self._key(behind, told)
-        if kept is None or key != kept.key:
-            kept = _Kept(key, self._attach(behind, told), now)
-        # What cannot be told from another must not be met again.
-        stays = not is_written and (key != "" or self._check_seconds == float("inf"))
+        this = object()
+        with opened.lock:
+            opened.asked[this] = behind
+        try:
+            told = self._told(behind)
+            key = self._key(behind, told)
+            if kept is None or key != kept.key:
+                kept = _Kept(key, self._attach(behind, told), now)
+        finally:
+            with opened.lock:
+                is_as_asked = opened.asked.pop(this, None) is not None
+        # What cannot be told from another must not be met again; nor what a transaction will replace.
+        stays = is_as_asked and not is_written and (key != "" or self._check_seconds == float("inf"))
+        stays = stays and not getattr(self.fs, "_intrans", False)
         dropped: list[object] = []
         with opened.lock:
             # Another thread may have been here meanwhile.
@@ -331,7 +345,8 @@ class CachedFileSystem(HandedOn):
         if any(told.get(name) for name in _TELLS_ALL):
             return repr(sorted((name, str(value)) for name, value in told.items() if "access" not in name))
         names = sorted(name for name in told if name not in _TELLS_NOTHING and "access" not in name and told[name] is not None)
-        if not names:
+        # The next change may have the time of the last one.
+        if not names or any(_is_young(told[name]) for name in names if name in _TELLS_TIME):
             return ""
         return repr((told.get("size"), [(name, str(told[name])) for name in names], str(self.fs.ukey(behind))))
 
@@ -351,6 +366,9 @@ class CachedFileSystem(HandedOn):
         with opened.lock:
             gone = [known for known in opened.files if known == root or known.startswith(below)]
             dropped = [opened.files.pop(known) for known in gone]
+            asked = [this for this, known in opened.asked.items() if known == root or known.startswith(below)]
+            for this in asked:
+                del opened.asked[this]
         # Not under the lock: a file that ends waits for reads that are under way.
         del dropped
 
@@ -374,6 +392,22 @@ class CachedFileSystem(HandedOn):
         with file:
             start, end, _ = slice(start, end).indices(file.size)
             return file.read_at(start, max(end - start, 0))
+
+
+def _is_young(changed: Any) -> bool:
+    """Whether a time of change has whole seconds and is not long past: by the clock here, which need not be that of the store."""
+    try:
+        if isinstance(changed, str):
+            digits = changed.partition(".")[0]
+            is_plain = len(digits) == 14 and digits.isdigit()
+            parsed = datetime.strptime(digits, "%Y%m%d%H%M%S") if is_plain else parsedate_to_datetime(changed)
+            changed = parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)
+        seconds = changed.timestamp() if isinstance(changed, datetime) else float(changed)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    # Some count milliseconds.
+    seconds = seconds / 1000 if seconds > 1e11 else seconds
+    return seconds == int(seconds) and seconds > time.time() - _YOUNG_SECONDS
 
 
 def _asks(fs: Any, path: str, told: dict[str, Any]) -> Callable[[int, int], bytes]:

@@ -88,6 +88,11 @@ class HandedOn(ChainedFileSystem):  # type: ignore[misc, unused-ignore]
         """What stands between names."""
         return self.fs.sep
 
+    @property
+    def root_marker(self) -> Any:
+        """What the path of the root is."""
+        return self.fs.root_marker
+
     # Transactions are the other's: what is written goes there.
 
     @property

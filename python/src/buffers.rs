@@ -26,6 +26,9 @@ pub fn array_interface(py: Python<'_>, address: usize, bytes: usize, read_only: 
 /// Contiguous bytes that may be written to, with what they are: `PyBUF_CONTIG | PyBUF_FORMAT`.
 const WRITABLE: c_int = 0x1 | 0x8 | 0x4;
 
+/// The same without what they are.
+const WRITABLE_BYTES: c_int = 0x1 | 0x8;
+
 /// CPython's `Py_buffer`.
 #[repr(C)]
 struct Buffer {
@@ -85,7 +88,14 @@ impl<'py> Writable<'py> {
         };
         // SAFETY: the object lives, and the structure has CPython's layout; on success it holds the object.
         if unsafe { PyObject_GetBuffer(object.as_ptr(), &raw mut view, WRITABLE) } != 0 {
-            return Err(refused(PyErr::take(object.py())));
+            let why = PyErr::take(object.py());
+            // NumPy has no format for times, but says that they are no objects.
+            let is_plain = holds_no_objects(object);
+            // SAFETY: as above; nothing was lent.
+            if !is_plain || unsafe { PyObject_GetBuffer(object.as_ptr(), &raw mut view, WRITABLE_BYTES) } != 0 {
+                drop(PyErr::take(object.py()));
+                return Err(refused(why));
+            }
         }
         let lent = Writable { view, _py: object.py() };
         // Bytes that are pointers to objects of Python must not become others.
@@ -108,6 +118,12 @@ impl<'py> Writable<'py> {
         // SAFETY: CPython lends `length` bytes, writable, until they are released, which is when `self` ends.
         unsafe { std::slice::from_raw_parts_mut(self.view.bytes.cast::<u8>(), length) }
     }
+}
+
+/// Whether an array of NumPy's says that it holds no objects of Python.
+fn holds_no_objects(object: &Bound<'_, PyAny>) -> bool {
+    let held = object.getattr("dtype").and_then(|kind| kind.getattr("hasobject")).and_then(|held| held.extract::<bool>());
+    held.is_ok_and(|held| !held)
 }
 
 /// Contiguous bytes that are only read: `PyBUF_SIMPLE`.

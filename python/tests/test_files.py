@@ -55,6 +55,20 @@ def test_readinto_fills_any_buffer(path):
             file.readinto(array[::2])
 
 
+def test_readinto_fills_what_has_no_format(path):
+    for kind in ("M8[s]", "m8[ns]", [("when", "M8[s]"), ("what", "i4")]):
+        plain, ours = np.zeros(50, kind), np.zeros(50, kind)
+        with open(path, "rb", buffering=0) as file:
+            expected = file.readinto(plain)
+        with refault.open(path) as file:
+            assert file.readinto(ours) == expected == ours.nbytes and ours.tobytes() == plain.tobytes()
+            with pytest.raises(TypeError, match="may be written to"):
+                file.readinto(np.zeros(2, [("when", "M8[s]"), ("what", object)]))
+            ours.setflags(write=False)
+            with pytest.raises(TypeError, match="may be written to"):
+                file.readinto(ours)
+
+
 def test_a_file_is_closed_while_threads_read_it(path):
     for _ in range(20):
         file = refault.open(path, memory="256K")

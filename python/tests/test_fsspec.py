@@ -2,6 +2,8 @@
 
 import asyncio
 import copy
+import datetime
+import email.utils
 import errno
 import gzip
 import http.server
@@ -65,6 +67,7 @@ CALLS = {
     "sizes": lambda fs, top: fs.sizes([f"{top}/one", f"{top}/sub/two"]),
     "info": lambda fs, top: fs.info(f"{top}/one"),
     "info of a directory": lambda fs, top: fs.info(f"{top}/sub")["type"],
+    "sep, root_marker": lambda fs, top: (fs.sep, fs.root_marker),
     "stat": lambda fs, top: fs.stat(f"{top}/one"),
     "info of nothing": lambda fs, top: fs.info(f"{top}/none"),
     "exists": lambda fs, top: (fs.exists(f"{top}/one"), fs.exists(f"{top}/none"), fs.lexists(f"{top}/one")),
@@ -349,6 +352,95 @@ def test_an_object_that_changed_is_read_anew(web, header, is_longer):
                 assert file.read() == server.contents and file.size == len(server.contents)
         # What is known to be the same is not asked for again; without anything to tell it by, it is.
         assert any(command == "GET" for command, _ in server.asked) == (header is None)
+
+
+@pytest.mark.parametrize("age", [0, 30, 3600])
+def test_an_object_that_changes_twice_in_a_second_is_read_anew(web, age):
+    server, url = web
+    fs = fsspec.filesystem("refault", memory="1M", fs=fsspec.filesystem("http"))
+    server.headers = {"Last-Modified": email.utils.formatdate(time.time() - age, usegmt=True)}
+    for turn in range(3):
+        server.contents = bytes([65 + turn]) * 5000
+        server.asked.clear()
+        data = fs.cat_file(url)
+        if age < 60:
+            assert data == server.contents
+        else:
+            assert data == b"A" * 5000 and (turn == 0 or all(command == "HEAD" for command, _ in server.asked)), "it is kept"
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_young"),
+    [
+        (lambda now: int(now), True),
+        (lambda now: int(now) * 1000, True),
+        (lambda now: int(now) + 0.25, False),
+        (lambda now: int(now) - 100, False),
+        (lambda now: datetime.datetime.fromtimestamp(int(now), datetime.timezone.utc), True),
+        (lambda now: datetime.datetime.fromtimestamp(int(now) + 0.5, datetime.timezone.utc), False),
+        (lambda now: email.utils.formatdate(now), True),
+        (lambda now: email.utils.formatdate(now - 100), False),
+        (lambda now: time.strftime("%Y%m%d%H%M%S", time.gmtime(now)), True),
+        (lambda now: time.strftime("%Y%m%d%H%M%S.250", time.gmtime(now - 100)), False),
+        (lambda now: "yesterday", False),
+    ],
+)
+def test_what_may_change_again_without_a_sign_is_not_kept(memory, changed, is_young):
+    fs = fsspec.filesystem("refault", memory="1M", fs=memory)
+    memory.pipe_file("/x", b"old")
+    key = fs._key("/x", {"name": "/x", "size": 3, "mtime": changed(time.time())})
+    assert (key == "") == is_young
+
+
+def test_what_is_forgotten_while_it_is_asked_for_is_not_kept(memory, monkeypatch):
+    fs = fsspec.filesystem("refault", memory="1M", check_files=False, fs=memory)
+    memory.pipe_file("/x", b"old")
+    info = type(memory).info
+
+    def meanwhile(self, path, **rest):
+        told = info(self, path, **rest)
+        monkeypatch.undo()
+        fs.pipe_file("/x", b"newer")
+        return told
+
+    monkeypatch.setattr(type(memory), "info", meanwhile)
+    fs.open("/x").close()
+    assert fs.cat_file("/x") == b"newer"
+
+
+def test_all_who_write_a_file_are_waited_for(tmp_path):
+    behind = fsspec.filesystem("dir", path=str(tmp_path), fs=fsspec.filesystem("file"))
+    fs = fsspec.filesystem("refault", memory="1M", check_files=False, fs=behind)
+    (tmp_path / "x").write_bytes(b"0000")
+    first, second = fs.open("x", "r+b"), fs.open("x", "r+b")
+    second.close()
+    assert fs.cat_file("x") == b"0000"
+    first.write(b"new")
+    first.close()
+    assert fs.cat_file("x") == b"new0"
+
+
+class Elsewhere(fsspec.AbstractFileSystem):
+    """Local files that do not look like such."""
+
+    local = fsspec.filesystem("file")
+
+    def info(self, path, **rest):
+        return self.local.info(path)
+
+    def _open(self, path, mode="rb", block_size=None, autocommit=True, **rest):
+        return self.local._open(path, mode, autocommit=autocommit)
+
+
+def test_what_a_transaction_will_replace_is_not_kept(tmp_path):
+    path = str(tmp_path / "x")
+    fs = fsspec.filesystem("refault", memory="1M", check_files=False, fs=Elsewhere())
+    (tmp_path / "x").write_bytes(b"old")
+    with fs.transaction:
+        with fs.open(path, "wb") as file:
+            file.write(b"committed")
+        assert fs.cat_file(path) == b"old"
+    assert fs.cat_file(path) == b"committed"
 
 
 def test_an_open_object_is_taken_up_anew_by_reload(web):
