@@ -122,7 +122,8 @@ impl<'py> Writable<'py> {
 
 /// Whether an array of NumPy's says that it holds no objects of Python.
 fn holds_no_objects(object: &Bound<'_, PyAny>) -> bool {
-    let held = object.getattr("dtype").and_then(|kind| kind.getattr("hasobject")).and_then(|held| held.extract::<bool>());
+    let held =
+        object.getattr("dtype").and_then(|kind| kind.getattr("hasobject")).and_then(|held| held.extract::<bool>());
     held.is_ok_and(|held| !held)
 }
 

@@ -268,6 +268,23 @@ fn who_waits_to_be_told_may_send_its_body() {
 }
 
 #[test]
+fn who_waits_to_be_told_hears_at_once_what_the_header_is_refused_for() {
+    let site = Site::new(0);
+    for (line, headers, code) in [
+        ("POST /api/budget", "Host: {host}\r\n", "401"),
+        ("POST /api/budget", "{known}Content-Type: text/plain\r\n", "415"),
+        ("POST /api/budget", "Host: evil.example\r\n", "421"),
+        ("POST /nothing", "{known}", "404"),
+        ("PUT /api/budget", "{known}", "405"),
+        ("SEND /api/budget", "{known}", "501"),
+    ] {
+        let request = format!("{line} HTTP/1.1\r\n{headers}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+        let answer = site.send(filled(&site, &request).as_bytes());
+        assert_eq!(status(&answer), code, "{line}: {answer}");
+    }
+}
+
+#[test]
 fn half_requests_end_in_time_and_keep_no_other_waiting() {
     let site = Site::new(0);
     let host = &site.address;

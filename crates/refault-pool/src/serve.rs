@@ -170,7 +170,7 @@ impl<P: Pools> Window<P> {
 
     fn serve(&self, mut stream: TcpStream, place: Place<Peer>, farewell: &Farewell) -> io::Result<()> {
         let mut arrived = Vec::new();
-        let request = http::read(&mut stream, &mut arrived);
+        let request = http::read(&mut stream, &mut arrived, |request| self.target(request).map(drop));
         let is_head_alone = http::asks_for_head(&arrived);
         let mut answer =
             request.and_then(|request| self.answer(&request)).unwrap_or_else(|problem| Answer::problem(&problem));
@@ -194,7 +194,8 @@ impl<P: Pools> Window<P> {
         answer.write(stream, is_head_alone)
     }
 
-    fn answer(&self, request: &Request) -> Result<Answer, Problem> {
+    /// What a request asks for, if its header may ask for that.
+    fn target(&self, request: &Request) -> Result<Target, Problem> {
         if request.host().is_some_and(|host| !host::is_of(self.address, host)) {
             return Err(Problem::WrongHost);
         }
@@ -205,11 +206,22 @@ impl<P: Pools> Window<P> {
         if !target.allows(&request.method) {
             return Err(Problem::WrongMethod(target.allowed()));
         }
+        let is_asked_about = request.method == "OPTIONS";
+        let is_known = || request.bearer().is_some_and(|given| self.token.admits(given));
+        if !is_asked_about && !target.is_open() && !is_known() {
+            return Err(Problem::NoToken);
+        }
+        let kind = request.header("content-type").and_then(|kind| kind.split(';').next()).unwrap_or_default();
+        if !is_asked_about && target == Target::Budget && !kind.trim().eq_ignore_ascii_case("application/json") {
+            return Err(Problem::WrongType);
+        }
+        Ok(target)
+    }
+
+    fn answer(&self, request: &Request) -> Result<Answer, Problem> {
+        let target = self.target(request)?;
         if request.method == "OPTIONS" {
             return Ok(Answer::empty(204).with("Allow", target.allowed()));
-        }
-        if !target.is_open() && !request.bearer().is_some_and(|given| self.token.admits(given)) {
-            return Err(Problem::NoToken);
         }
         match target {
             // Of the server as a whole only its options are asked.
@@ -250,10 +262,6 @@ impl<P: Pools> Window<P> {
             // Left out it is a mistake, not null.
             #[serde(deserialize_with = "Option::deserialize")]
             bytes: Option<u64>,
-        }
-        let kind = request.header("content-type").and_then(|kind| kind.split(';').next()).unwrap_or_default();
-        if !kind.trim().eq_ignore_ascii_case("application/json") {
-            return Err(Problem::WrongType);
         }
         let change: Change = serde_json::from_slice(&request.body).map_err(|_| Problem::BadBody)?;
         self.pools.set_budget(&change.pool, change.pid, change.bytes).map_err(Problem::Refused)?;

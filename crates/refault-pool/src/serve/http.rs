@@ -82,11 +82,16 @@ impl Request {
     }
 }
 
-/// Reads a request. What has arrived is left in `bytes`, of a request that is refused too.
+/// Reads a request. What has arrived is left in `bytes`, of a request that is refused too. Who waits to be told before it
+/// sends a body is told to go on unless `judge` finds a problem in the header (RFC 9110 §10.1.1).
 ///
 /// # Errors
 /// See [`Problem`].
-pub fn read(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<Request, Problem> {
+pub fn read(
+    stream: &mut TcpStream,
+    bytes: &mut Vec<u8>,
+    judge: impl Fn(&Request) -> Result<(), Problem>,
+) -> Result<Request, Problem> {
     let until = Instant::now() + WITHIN;
     let mut was_told = false;
     loop {
@@ -97,6 +102,7 @@ pub fn read(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<Request, Prob
             }
             if head.waits && !was_told && bytes.len() == head.length {
                 was_told = true;
+                judge(&head.request)?;
                 stream.write_all(CONTINUE).map_err(|_| Problem::Bad)?;
             }
         } else if bytes.len() >= MAX_REQUEST {
