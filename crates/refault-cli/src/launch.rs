@@ -268,6 +268,11 @@ pub struct KernelObstacle {
 pub fn kernel_obstacle() -> Option<KernelObstacle> {
     let is_nested = std::env::var_os(VARIABLE).is_some();
     let obstacle = |what, tried: String, remedy| Some(KernelObstacle { what, tried, remedy, is_nested });
+    // Both read what is mapped, and the tool finds its own file there.
+    if !Path::new("/proc/self/maps").exists() {
+        let tried = "there is no /proc/self/maps".to_owned();
+        return obstacle("/proc is not mounted", tried, "mount it: mount -t proc proc /proc");
+    }
     match Uffd::probe() {
         Ok(()) if sys::can_dispatch() => None,
         Ok(()) if is_nested => obstacle(

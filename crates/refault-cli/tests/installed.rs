@@ -103,6 +103,27 @@ fn the_binary_alone_runs_programs_in_less_memory() {
     assert!(home.path().join("app.rft").is_file());
 }
 
+#[test]
+fn without_proc_it_says_so() {
+    if !rustix::process::geteuid().is_root() || skipped(&["unshare", "mount"]) {
+        refault_testing::skip_required("only root can hide /proc");
+        return;
+    }
+    let home = TempDir::new().expect("a directory");
+    let binary = home.path().join("refault");
+    std::fs::copy(env!("CARGO_BIN_EXE_refault"), &binary).expect("copies");
+    let mut command = installed(Path::new("unshare"), home.path());
+    command.args([
+        "--mount",
+        "sh",
+        "-c",
+        "mount -t tmpfs none /proc && exec \"$0\" run --backend pager --memory 16M -- true",
+    ]);
+    let output = command.arg(&binary).output().expect("it starts");
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("/proc is not mounted"), "{:?} {said}", output.status);
+}
+
 /// It must be able to read the library when it executes a program, though it cannot look into root's home.
 #[test]
 fn what_becomes_another_user_is_managed_still() {

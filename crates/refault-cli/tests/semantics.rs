@@ -281,6 +281,20 @@ fn what_processes_lock_together_fits_into_the_budget() {
     assert_eq!(small_locks("heirs"), "heirs: 0 0 -1 -1\n");
 }
 
+/// What is mapped locked counts as what is locked later does, and leaves memory once it is unlocked.
+#[test]
+fn what_is_mapped_locked_counts_and_leaves_when_it_is_unlocked() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let said = small_locks("mapped");
+    let (answers, rest) = said.rsplit_once(", wrong ").unwrap_or_else(|| panic!("{said}"));
+    let (answers, stays) = answers.rsplit_once(", ").unwrap_or_else(|| panic!("{said}"));
+    let again = "Resource temporarily unavailable";
+    assert_eq!(answers, format!("mapped: Success, {again}, 0 0, Success, {again}, Cannot allocate memory"));
+    assert!(stays.parse::<u64>().is_ok_and(|mebibytes| mebibytes <= 24) && rest == "0\n", "{said}");
+}
+
 /// Keys and their kin: whatever the others need, a process can lock a quarter of a mebibyte.
 #[test]
 fn a_little_can_be_locked_though_nothing_is_left() {

@@ -9,10 +9,13 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use refault_linux::advice::MADV_COLD;
-use refault_linux::calls::{SYS_capget, SYS_madvise, SYS_mlock, SYS_mlock2, SYS_mlockall, SYS_munlock, SYS_munlockall};
-use refault_linux::errno::{EINVAL, ENOMEM, EPERM};
+use refault_linux::calls::{
+    SYS_capget, SYS_madvise, SYS_mlock, SYS_mlock2, SYS_mlockall, SYS_mmap, SYS_munlock, SYS_munlockall, SYS_munmap,
+};
+use refault_linux::errno::{EAGAIN, EINVAL, ENOMEM, EPERM};
 use refault_linux::flags::{
-    CAP_IPC_LOCK, CAPABILITIES_OF_64_BITS, MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT, MLOCK_ONFAULT, RLIMIT_MEMLOCK,
+    CAP_IPC_LOCK, CAPABILITIES_OF_64_BITS, MAP_ANONYMOUS, MAP_LOCKED, MAP_NORESERVE, MAP_PRIVATE, MCL_CURRENT,
+    MCL_FUTURE, MCL_ONFAULT, MLOCK_ONFAULT, RLIMIT_MEMLOCK,
 };
 use refault_linux::proc::Span;
 use refault_linux::sys;
@@ -52,9 +55,38 @@ pub(crate) fn lock_later(start: usize, bytes: usize) -> bool {
     make(SYS_mlock2, [start, bytes, how, 0, 0, 0]) != ENOMEM
 }
 
-/// Whether anything that is mapped now is locked.
-pub(crate) fn is_on() -> bool {
-    LATER.load(Ordering::Relaxed) != NOT
+/// Whether what is mapped now is locked by `mlockall` where it is touched: it is not managed.
+pub(crate) fn locks_touched() -> bool {
+    LATER.load(Ordering::Relaxed) == WHERE_TOUCHED
+}
+
+/// Why a mapping that would be locked may not be: the error that the kernel has for it, or EAGAIN where the budget has no
+/// room. `None`: it may, and counts as locked until [`Engine::lock_is_decided`]. Cost: two calls.
+///
+/// [`Engine::lock_is_decided`]: refault_paging::Engine::lock_is_decided
+pub(crate) fn refusal(paging: &mut Engine, bytes: usize, attributes: &Attributes) -> Option<isize> {
+    // Nothing is filled of what cannot be touched, so that only the limit is asked.
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_LOCKED;
+    let tried = make(SYS_mmap, [0, bytes, 0, flags, usize::MAX, 0]);
+    if tried == EAGAIN || tried == EPERM {
+        return Some(tried);
+    }
+    if tried >= 0 {
+        make(SYS_munmap, [tried as usize, bytes, 0, 0, 0, 0]);
+    }
+    let filled = if attributes.can_be_touched() { bytes } else { 0 };
+    (!paging.may_lock_more(filled)).then_some(EAGAIN)
+}
+
+/// Locks a new mapping, which [`refusal`] has allowed. Where the kernel cannot fill it, it is locked all the same.
+pub(crate) fn lock_new(paging: &mut Engine, start: usize, bytes: usize) {
+    let held: Vec<Span> = paging.parts(start, bytes).into_iter().filter_map(touchable).collect();
+    held.iter().for_each(|(from, to)| _ = paging.hold(*from, to - from, true));
+    make(SYS_mlock, [start, bytes, 0, 0, 0, 0]);
+    paging.lock_is_decided();
+    paging.lock(start, bytes, true);
+    paging.note_locks();
+    held.iter().for_each(|(from, to)| paging.release(*from, to - from));
 }
 
 /// `mlock`, `mlock2` and `munlock`.

@@ -63,19 +63,26 @@ pub(crate) fn serve(number: usize, arguments: [usize; 6]) -> Option<isize> {
 /// `mmap`.
 fn map(arguments: [usize; 6]) -> isize {
     let [address, bytes, protection, flags, descriptor, offset] = arguments;
-    let unfit = MAP_SHARED | MAP_GROWSDOWN | MAP_STACK | MAP_HUGETLB | MAP_LOCKED;
+    let unfit = MAP_SHARED | MAP_GROWSDOWN | MAP_STACK | MAP_HUGETLB;
     let mut paging = paging();
     // What `mlockall` has said of later mappings holds as if the program had said it of each.
     let flags = if locks::locks_whole() { flags | MAP_LOCKED } else { flags };
-    let fits = flags & MAP_ANONYMOUS != 0 && flags & unfit == 0 && !is_executable(protection) && !locks::is_on();
+    let fits =
+        flags & MAP_ANONYMOUS != 0 && flags & unfit == 0 && !is_executable(protection) && !locks::locks_touched();
+    let attributes = Attributes { protection: (protection & RIGHTS) as u8, ..Attributes::default() };
+    let is_locked = fits && flags & MAP_LOCKED != 0;
+    if is_locked && let Some(error) = locks::refusal(&mut paging, pages(bytes), &attributes) {
+        return error;
+    }
     // What the kernel populates before it is managed would neither count nor go, and would keep the mapping from being
     // joined with its neighbours.
-    let asked = if fits { flags & !MAP_POPULATE } else { flags };
+    let asked = if fits { flags & !(MAP_POPULATE | MAP_LOCKED) } else { flags };
     let mut at = make(SYS_mmap, [address, bytes, protection, asked, descriptor, offset]);
     if at == ENOMEM && give_addresses_back(&mut paging) {
         at = make(SYS_mmap, [address, bytes, protection, asked, descriptor, offset]);
     }
     if at < 0 {
+        paging.lock_is_decided();
         return at;
     }
     let (at, bytes) = (at as usize, pages(bytes));
@@ -88,9 +95,10 @@ fn map(arguments: [usize; 6]) -> isize {
         }
         return at as isize;
     }
-    let managed =
-        paging.manage(at, bytes, Attributes { protection: (protection & RIGHTS) as u8, ..Attributes::default() });
-    if flags & MAP_POPULATE != 0 && protection != 0 {
+    let managed = paging.manage(at, bytes, attributes);
+    if is_locked {
+        locks::lock_new(&mut paging, at, bytes);
+    } else if flags & MAP_POPULATE != 0 && protection != 0 {
         let write = protection & PROT_WRITE != 0;
         if managed {
             bring_in(&mut paging, at, bytes, write, |_, _| 0);
@@ -149,12 +157,20 @@ fn set_break(arguments: [usize; 6]) -> isize {
     }
     let (old, new) = (pages(before), pages(after));
     seen::note(old, new.saturating_sub(old));
-    if new > old && locks::is_on() {
+    let is_locked = locks::locks_whole() || locks::locks_touched();
+    let attributes = Attributes { protection: Attributes::READ_WRITE, ..Attributes::default() };
+    if new > old && is_locked && (locks::locks_touched() || is_executable(PROT_READ)) {
         if !locks::lock_later(old, new - old) {
             return make(SYS_brk, [before, 0, 0, 0, 0, 0]);
         }
+    } else if new > old && is_locked {
+        if locks::refusal(&mut paging, new - old, &attributes).is_some() {
+            return make(SYS_brk, [before, 0, 0, 0, 0, 0]);
+        }
+        paging.manage(old, new - old, attributes);
+        locks::lock_new(&mut paging, old, new - old);
     } else if new > old && !is_executable(PROT_READ) {
-        paging.manage(old, new - old, Attributes { protection: Attributes::READ_WRITE, ..Attributes::default() });
+        paging.manage(old, new - old, attributes);
     } else if new < old {
         paging.forget(new, old - new);
     }

@@ -6,7 +6,9 @@
  * waits for a pipe to fill it: "reads: ...", bytes that came per way. With "hole" rights are given to 60 MiB by calls that end at what is not
  * mapped, and all is touched: "hole: ...", what the last call said and the mebibytes in memory. With "beside" most is locked and
  * much is touched beside it: "beside: ...", mebibytes that are locked and in memory. With "little" each of four processes locks a
- * quarter of a mebibyte: "little: ...", each answer, and the words that are wrong. */
+ * quarter of a mebibyte: "little: ...", each answer, and the words that are wrong. With "mapped" memory is mapped locked, and
+ * mapped and grown while all that is mapped later is locked; unlocked, it leaves memory: "mapped: ...", each answer, the mebibytes
+ * that stay when all is unlocked and much else is touched, and the words that are wrong. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -191,6 +193,33 @@ static void give_rights_up_to_a_hole(void) {
     printf("hole: %d %ld\n", answer, resident());
 }
 
+/* 0, or why memory cannot be mapped locked. */
+static int map_locked(unsigned long bytes, int flags) {
+    unsigned long *at = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    if (at == MAP_FAILED) return errno;
+    memory = at;
+    return 0;
+}
+
+static void map_what_is_locked(void) {
+    int fits = map_locked(14 * MIB, MAP_LOCKED);
+    fill(0, 14 * MIB);
+    int beyond = map_locked(14 * MIB, MAP_LOCKED), whole = munlock(memory, 14 * MIB);
+    unsigned long *first = memory;
+    int later = mlockall(MCL_FUTURE), mapped = map_locked(2 * MIB, 0), too_much = map_locked(24 * MIB, 0);
+    char *heap = sbrk(MIB);
+    int refused = sbrk(60 * MIB) == (void *)-1 ? errno : 0;
+    memset(heap, 1, MIB);
+    printf("mapped: %s, %s, %d %d, %s, %s, %s, ", strerror(fits), strerror(beyond), whole, later, strerror(mapped),
+           strerror(too_much), strerror(refused));
+    munlockall();
+    memory = map(60 * MIB, PROT_READ | PROT_WRITE);
+    fill(0, 60 * MIB);
+    long wrong = changed(60 * MIB), stays = resident();
+    memory = first;
+    printf("%ld, wrong %ld\n", stays, wrong + changed(14 * MIB));
+}
+
 /* In a line of four processes, each the child of the one before, all of which have more than fits. */
 static void lock_a_little(void) {
     memory = mmap(0, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -225,6 +254,10 @@ int main(int count, char **arguments) {
     }
     if (count > 1 && !strcmp(arguments[1], "beside")) {
         fill_beside_locks();
+        return 0;
+    }
+    if (count > 1 && !strcmp(arguments[1], "mapped")) {
+        map_what_is_locked();
         return 0;
     }
     if (count > 1 && !strcmp(arguments[1], "hole")) {
