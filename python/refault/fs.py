@@ -21,6 +21,7 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
@@ -74,6 +75,8 @@ class _Open:
         self.files: OrderedDict[str, _Kept | _KeptPages] = OrderedDict()
         #: Files that are being written to, by path, and who writes them: what is read of those is not kept.
         self.written: dict[str, list[Callable[[], Any]]] = {}
+        #: Local files that are open for reading.
+        self.readers: weakref.WeakSet[CachedObject] = weakref.WeakSet()
         #: Paths whose files are being asked for, by who asks: what is forgotten meanwhile is not kept.
         self.asked: dict[object, str] = {}
         self.lock = threading.Lock()
@@ -136,6 +139,11 @@ class CachedObject(CachedFile):
                 break
         self.seek(start + len(known))
         return known
+
+    def looks(self) -> None:
+        """Has each call look whether a local file has changed."""
+        with suppress(ValueError, OSError):
+            self.fileno()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Opens the file of this name where it is wanted, at the same position."""
@@ -233,7 +241,7 @@ class CachedFileSystem(HandedOn):
         if mode == "rb" and not which:
             behind = self._behind(path)
             try:
-                return CachedObject(self, behind, self._native(behind))
+                return self._reader(CachedObject(self, behind, self._native(behind)))
             except (FileNotFoundError, IsADirectoryError):
                 # No file, or a file and a directory at once, as some stores have them: the other file system says.
                 return self.fs.open(self._handed(path), mode, block_size=block_size, **rest)
@@ -253,6 +261,20 @@ class CachedFileSystem(HandedOn):
             with opened.lock:
                 opened.is_written(self._behind(path))
                 opened.written.setdefault(self._behind(path), []).append(writer)
+                readers = [reader for reader in opened.readers if reader.path == self._behind(path)]
+            for reader in readers:
+                reader.looks()
+        return file
+
+    def _reader(self, file: CachedObject) -> CachedObject:
+        """A file that was opened for reading: what is written to it through ``refault::`` it finds, as others would."""
+        if isinstance(self.fs, LocalFileSystem):
+            opened = self._here()
+            with opened.lock:
+                opened.readers.add(file)
+                is_written = opened.is_written(file.path)
+            if is_written:
+                file.looks()
         return file
 
     async def open_async(self, path: str, mode: str = "rb", **rest: Any) -> Any:
@@ -369,8 +391,13 @@ class CachedFileSystem(HandedOn):
             asked = [this for this, known in opened.asked.items() if known == root or known.startswith(below)]
             for this in asked:
                 del opened.asked[this]
+            readers = [reader for reader in opened.readers if reader.path == root or reader.path.startswith(below)]
         # Not under the lock: a file that ends waits for reads that are under way.
         del dropped
+        for reader in readers:
+            # It may have been closed.
+            with suppress(ValueError, OSError):
+                reader.reload()
 
     def stats(self) -> dict[str, int | float]:
         """See :meth:`refault.Cache.stats`."""

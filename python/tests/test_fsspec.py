@@ -243,6 +243,39 @@ def test_what_is_written_through_it_is_read_as_it_is(memory):
         assert fs.cat_file("/x")[:1] == b"%d" % (turn % 10)
 
 
+@pytest.mark.parametrize("opened", ["before", "after"])
+def test_who_has_a_local_file_open_reads_what_is_written_to_it(tmp_path, opened):
+    path, other = tmp_path / "x", tmp_path / "other"
+    path.write_bytes(b"0123456789" * 1000)
+    other.write_bytes(b"another")
+    fs = fsspec.filesystem("refault", memory="1M")
+    reader = fs.open(str(path)) if opened == "before" else None
+    if reader:
+        reader.read()
+    with fs.open(str(path), "r+b") as writer:
+        reader = reader or fs.open(str(path))
+        for turn in range(20):
+            writer.seek(turn)
+            writer.write(b"%02d" % turn)
+            writer.flush()
+            assert reader.read_at(0, 100) == path.read_bytes()[:100]
+    with fs.open(str(path), "ab") as writer:
+        writer.write(b"at the end")
+    assert reader.seek(-10, os.SEEK_END) == 10_000 and reader.read() == b"at the end"
+    for change in (
+        lambda: fs.pipe_file(str(path), b"whole"),
+        lambda: fs.cp_file(str(other), str(path)),
+        lambda: fs.touch(str(path), truncate=True),
+        lambda: fs.write_text(str(path), "text"),
+        lambda: fs.cp_file(str(path), str(tmp_path / "second")),
+    ):
+        change()
+        assert reader.read_at(0, 100) == path.read_bytes() and reader.size == path.stat().st_size
+    fs.rm(str(path))
+    assert reader.read_at(0, 100) == b"text"
+    reader.close()
+
+
 def test_urls_of_all_kinds(memory, tmp_path):
     options = {"refault": {"memory": "1M"}}
     with fsspec.open("refault::memory://top.gz", "wt", compression="gzip", **options) as file:
