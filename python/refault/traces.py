@@ -38,8 +38,9 @@ class Trace:
         Which accesses write. Only with an array.
     name : str, optional
         What the trace is called in tables; the file's name, or ``"array"``.
-    columns : mapping of str to str, optional
+    columns : mapping of str to str, or pairs of str, optional
         Columns of a CSV file by name or number, as ``--columns`` of the command: ``{"object": "key", "time_us": "3"}``.
+        Pairs may name several columns that are not read: ``[("unread", "user"), ("unread", "host")]``.
     format, block_bytes, objects_have_sizes, skip_size_zero, file_order, strict, skip_instructions, collapse : optional
         As the options of the command with these names (``--trace-format`` for `format`); ``objects_have_sizes=False`` is
         ``--objects-one-page-each``. Without either, objects have as many pages as their sizes need if the trace says
@@ -69,7 +70,7 @@ class Trace:
         block_bytes: int | None = None,
         objects_have_sizes: bool | None = None,
         collapse: bool = False,
-        columns: Mapping[str, str] | None = None,
+        columns: Mapping[str, str] | Sequence[tuple[str, str]] | None = None,
         skip_size_zero: bool = False,
         file_order: bool = False,
         strict: bool = False,
@@ -78,6 +79,7 @@ class Trace:
         if isinstance(source, (str, PathLike)):
             if writes is not None:
                 raise ValueError("writes belong to an array: a file says itself which accesses write")
+            told = columns.items() if isinstance(columns, Mapping) else columns or ()
             self._native = _refault.Trace.from_file(
                 source,
                 format,
@@ -86,7 +88,7 @@ class Trace:
                 block_bytes,
                 objects_have_sizes,
                 collapse,
-                [(field, str(column)) for field, column in (columns or {}).items()],
+                [(field, str(column)) for field, column in told],
                 skip_size_zero,
                 file_order,
                 strict,

@@ -290,6 +290,12 @@ def test_the_command_says_what_workers_left_out(cluster, tmp_path):
     assert asked.returncode == 0 and asked.stderr.count("deletions: 1 deletion is left out") == 1, asked.stderr
     refused = asked_of_the_command(path, *there, "--strict", "--policy", "lru", "--memory", "50%")
     assert refused.returncode == 2 and "1 deletion" in refused.stderr and not refused.stdout
+    numbered = tmp_path / "numbered.csv"
+    numbered.write_text("1;a,b;7;x;y\n2;a,c;7;x;y\n3;a,b;7;x;y\n")
+    asked = [numbered, "--columns", "time_s=1,object=2,operation=,unread=3,unread=4,unread=5,separator=semicolon"]
+    asked += ["--policy", "lru", "--memory", "100%", "--no-timing", "--format", "json"]
+    there, here = asked_of_the_command(*asked, *there), asked_of_the_command(*asked)
+    assert there.stdout == here.stdout and '"misses":2' in here.stdout and not here.stderr, (here, there)
 
 
 @command

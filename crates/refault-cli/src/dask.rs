@@ -13,7 +13,7 @@ use refault_console::{Failure, say};
 use refault_lab::results::read_json;
 use refault_lab::size::Size;
 use refault_lab::sweep::{Sweep, TraceRuns, WarmUp};
-use refault_trace::{CsvColumns, ObjectsAs, Options, Source};
+use refault_trace::{ObjectsAs, Options, Source};
 use serde_json::{Map, Value, json};
 
 /// Names another interpreter than the one of [`PYTHON`].
@@ -109,9 +109,6 @@ fn travelling(source: &Source) -> Result<Value, Failure> {
             Ok(trace)
         }
         Source::File { path, .. } if path.starts_with("/proc/self/fd") => stays("standard input", "-"),
-        Source::File { options, .. } if options.columns != CsvColumns::default() => {
-            stays("a choice of columns", "--columns")
-        }
         Source::File { path, options } => Ok(Value::Object(file(path, options, source)?)),
         Source::Custom(_) => stays("a trace in memory", &source.name()),
     }
@@ -128,6 +125,8 @@ fn file(path: &Path, options: &Options, source: &Source) -> Result<Map<String, V
     let mut put = |name: &str, value: Option<Value>| value.map(|value| trace.insert(name.to_owned(), value));
     put("format", options.format.map(|format| json!(format.name())));
     put("kind", options.kind.map(|kind| json!(kind.name())));
+    let columns = options.columns.told();
+    put("columns", (!columns.is_empty()).then(|| json!(columns)));
     put("block_bytes", options.block_bytes.map(|bytes| json!(bytes)));
     put(
         "objects_have_sizes",

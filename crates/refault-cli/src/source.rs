@@ -52,8 +52,8 @@ pub struct ReadArgs {
     #[arg(long, value_name = "FORMAT", value_parser = trace_format, help_heading = READING)]
     trace_format: Option<Format>,
     /// CSV columns by name or number: page=, address=, offset=, block=, object=, device=, size=, key_size=, count=,
-    /// operation=, kind=, ttl=, time=, unread=. Units of time: time_s=, time_ms=, time_us=, time_ns=, filetime=. An
-    /// empty size= reads none. Two columns name something together as in device=1+2 [default: the usual names]
+    /// operation=, kind=, ttl=, time=, unread=, separator=. Units of time: time_s=, time_ms=, time_us=, time_ns=,
+    /// filetime=. An empty size= reads none. Two columns name something together as in device=1+2 [default: the usual names]
     #[arg(long, value_name = "COLUMN=NAME,…", value_delimiter = ',', value_parser = csv_column, help_heading = READING)]
     columns: Vec<(String, String)>,
     /// An object has as many pages of its own as its size needs; one without a size is an error [default where memory is

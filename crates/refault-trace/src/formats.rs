@@ -81,7 +81,7 @@ pub(crate) fn reader(format: Format, input: Input, options: &Options) -> Result<
         let reason = "its objects are either blocks (--block-bytes) or have sizes (--objects-have-sizes), not both";
         return Err(TraceError::unsuitable(input.path(), reason));
     }
-    let lines = Open { input, options };
+    let mut lines = Open { input, options };
     Ok(match format {
         Format::U64 => u64::reader(lines.input, options.kind)?,
         Format::Rft => Box::new(lines.input.into_rft(options.kind)?),
@@ -91,7 +91,10 @@ pub(crate) fn reader(format: Format, input: Input, options: &Options) -> Result<
         Format::Damo => lines.requests(damo::Damo::new(options)),
         Format::Blkparse => lines.requests(blkparse::Blkparse::new(options)),
         Format::Redis => lines.requests(redis::Redis::new(options)),
-        Format::Csv => lines.lines(csv::Csv::new(options)),
+        Format::Csv => {
+            let csv = csv::Csv::new(options).with_head(lines.input.head()?);
+            lines.lines(csv)
+        }
         Format::Alibaba => lines.lines(csv::Csv::preset(&preset::ALIBABA, options)),
         Format::Tencent => lines.lines(csv::Csv::preset(&preset::TENCENT, options)),
         Format::Spc => lines.lines(csv::Csv::preset(&preset::SPC, options)),
@@ -128,10 +131,21 @@ impl Open<'_> {
 
 /// Finds the format of an input.
 pub(crate) fn detect(input: &mut Input, path: &Path, options: &Options) -> Result<(Format, FoundBy), TraceError> {
+    let said = options.format.or(Format::of_name(path));
     let binary = [Format::U64, Format::Rft, Format::OracleGeneral, Format::Lcs, Format::Vscsi];
-    let is_text = options.format.or(Format::of_name(path)).is_none_or(|format| !binary.contains(&format));
+    let is_text = said.is_none_or(|format| !binary.contains(&format));
     if let Some(what) = foreign(input.head()?, is_text) {
         return Err(TraceError::unsuitable(input.path(), what));
+    }
+    let head = input.head()?;
+    // Keys may look like it.
+    if said.is_none_or(|format| format == Format::Csv) && is_json(head) && !damo::is_json(head) {
+        let reason = "is JSON, but not damo's: write its values as CSV, as by `jq -r '[.time, .key, .size] | @csv'`";
+        return Err(TraceError::unsuitable(input.path(), reason));
+    }
+    if said == Some(Format::OracleGeneral) && head.iter().all(u8::is_ascii) && !head.contains(&0) {
+        let reason = "is text, not records of oracleGeneral: rename it, or name its format by --trace-format";
+        return Err(TraceError::unsuitable(input.path(), reason));
     }
     if let Some(format) = options.format {
         return Ok((format, FoundBy::Asked));
@@ -177,18 +191,43 @@ fn foreign(head: &[u8], is_text: bool) -> Option<&'static str> {
     if is_text && (head.starts_with(b"\xFF\xFE") || head.starts_with(b"\xFE\xFF")) {
         return Some("is text in UTF-16: make it UTF-8, as by `iconv -f UTF-16 -t UTF-8`");
     }
-    const MARKS: [(&[u8], &str); 9] = [
+    const MARKS: [(&[u8], &str); 16] = [
         (&[0x07, b't', b'a', b'e'], "is blktrace's binary: print it with `blkparse -i FILE`"),
         (b"eat\x07", "is blktrace's binary: print it with `blkparse -i FILE`"),
-        (b"PERFILE2", "is perf's binary: print it with `perf script -i FILE -F comm,pid,time,event,addr`"),
+        (
+            b"PERFILE2",
+            "is perf's binary: print it with `perf script -i FILE -F comm,pid,time,event,addr`, or, if damo recorded \
+             it, with `perf script -i FILE`",
+        ),
+        (b"\x17\x08Dtracing", "is trace-cmd's binary: print it with `trace-cmd report -i FILE`"),
         (b"damon_recfmt_ver", "is an old record of damo: convert it with `damo convert_record_format`"),
         (b"PAR1", "is a Parquet file: write its columns as CSV, such as by DuckDB or pandas"),
         (b"ARROW1", "is an Arrow file: write its columns as CSV, such as by DuckDB or pandas"),
         (b"FEA1", "is a Feather file: write its columns as CSV, such as by DuckDB or pandas"),
+        (b"\x93NUMPY", "is an array of NumPy: give it to `refault.Trace` in Python, or write it as CSV"),
+        (b"SQLite format 3\0", "is a database of SQLite: write a table as CSV, as by `sqlite3 -csv -header`"),
         (b"BZh", "is packed by bzip2: unpack it, as by `bzip2 -dc FILE | refault … -`"),
+        (&[0x1F, 0x9D], "is packed by compress: unpack it, as by `gzip -dc FILE | refault … -`"),
+        (b"\x89LZO\0\r\n", "is packed by lzop: unpack it, as by `lzop -dc FILE | refault … -`"),
+        (&[0x5D, 0, 0], "is packed by lzma: unpack it, as by `xz -dc FILE | refault … -`"),
+        (b"7z\xBC\xAF\x27\x1C", "is a 7z archive: unpack it first"),
         (b"PK\x03\x04", "is a ZIP archive: unpack it first"),
     ];
-    MARKS.iter().find(|(mark, _)| head.starts_with(mark)).map(|(_, what)| *what)
+    if head.get(TAR_MARK_AT..).is_some_and(|rest| rest.starts_with(b"ustar")) {
+        return Some("is a tar archive: unpack it, as by `tar -xOf FILE | refault … -` if it holds one file");
+    }
+    let is_of = |mark: &[u8]| head.starts_with(mark) && (is_text || mark.len() > 3);
+    MARKS.iter().find(|(mark, _)| is_of(mark)).map(|(_, what)| *what)
+}
+
+/// Where a tar archive says that it is one.
+const TAR_MARK_AT: usize = 257;
+
+/// Whether a text begins as objects of JSON, in a list or one per line.
+fn is_json(head: &[u8]) -> bool {
+    let text = head.trim_ascii_start();
+    let text = text.strip_prefix(b"[").unwrap_or(text).trim_ascii_start();
+    text.strip_prefix(b"{").is_some_and(|rest| matches!(rest.trim_ascii_start().first(), Some(b'"' | b'}')))
 }
 
 /// Whether a line is of a format.
@@ -213,7 +252,7 @@ fn sniff(head: &[u8]) -> Option<Format> {
     if comments.map(<[u8]>::trim_ascii_end).next().is_some_and(perf::is_line) {
         return Some(Format::Perf);
     }
-    let line = lines().next()?;
+    let line = lines().find(|line| !perf::is_record(line))?;
     // Its offsets count sectors, which the names of its columns do not say.
     if preset::TENCENT.is_likely(lines()) {
         return Some(Format::Tencent);

@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
-use lz4_flex::frame::FrameDecoder;
+use flate2::bufread::MultiGzDecoder;
 use lzma_rust2::XzReader;
 
 use crate::Format;
@@ -19,6 +18,9 @@ use crate::error::{Place, TraceError};
 use crate::reader::Options;
 use crate::rft::RftReader;
 use crate::{Kind, Limits};
+use packed::{LZ4_LEGACY_MAGIC, Lz4Frames, Lz4Legacy, ZlibStreams};
+
+mod packed;
 
 const BUFFER: usize = 256 << 10;
 /// How much of the start is looked at to tell the format.
@@ -55,6 +57,8 @@ pub(crate) struct Input {
     /// Bytes handed out before `start`.
     offset: u64,
     at_end: bool,
+    /// The last line that was handed out has no end.
+    line_is_cut: bool,
     compressed: bool,
     file_bytes: Option<u64>,
     consumed: Arc<AtomicU64>,
@@ -103,6 +107,7 @@ impl Input {
         let gzip = head.starts_with(&GZIP_MAGIC);
         let zlib = is_zlib(head) && may_be_zlib(path, options.format);
         let (xz, lz4) = (head.starts_with(&XZ_MAGIC), head.starts_with(&LZ4_MAGIC));
+        let lz4_legacy = head.starts_with(&LZ4_LEGACY_MAGIC);
         let source: Box<dyn Read + Send> = if zstd {
             let mut decoder = zstd::stream::read::Decoder::with_buffer(raw).map_err(io_error)?;
             decoder.window_log_max(ZSTD_WINDOW_LOG).map_err(io_error)?;
@@ -111,14 +116,16 @@ impl Input {
             Box::new(XzReader::new_mem_limit(raw, true, XZ_MEMORY_KIB))
         } else if lz4 {
             Box::new(Lz4Frames::new(raw))
+        } else if lz4_legacy {
+            Box::new(Lz4Legacy::new(raw))
         } else if gzip {
             Box::new(MultiGzDecoder::new(raw))
         } else if zlib {
-            Box::new(ZlibDecoder::new(raw))
+            Box::new(ZlibStreams::new(raw))
         } else {
             Box::new(raw)
         };
-        let compressed = zstd || gzip || zlib || xz || lz4;
+        let compressed = zstd || gzip || zlib || xz || lz4 || lz4_legacy;
         let mut input = Input {
             path: path.to_owned(),
             source,
@@ -128,6 +135,7 @@ impl Input {
             end: 0,
             offset: 0,
             at_end: false,
+            line_is_cut: false,
             compressed,
             file_bytes,
             consumed,
@@ -277,9 +285,15 @@ impl Input {
             return Ok(None);
         }
         self.consume(length + newline);
+        self.line_is_cut = newline == 0;
         let line = &self.buffer[start..start + length];
         let line = if line_number == 1 { line.strip_prefix(&BYTE_ORDER_MARK).unwrap_or(line) } else { line };
         Ok(Some(line.strip_suffix(b"\r").unwrap_or(line)))
+    }
+
+    /// Whether the last line that was handed out has no end: the text may be cut within it.
+    pub(crate) fn line_is_cut(&self) -> bool {
+        self.line_is_cut
     }
 
     fn check_growth(&self) -> Result<(), TraceError> {
@@ -314,56 +328,6 @@ fn may_be_zlib(path: &Path, format: Option<Format>) -> bool {
     match format {
         Some(format) => format == Format::Damo,
         None => Format::of_name(path).is_none_or(|format| format == Format::Damo),
-    }
-}
-
-/// Frames of lz4, one behind the other, each with the mark of its end: the decoder takes a file that is cut between
-/// blocks for whole.
-struct Lz4Frames<R: Read> {
-    decoder: FrameDecoder<Watched<R>>,
-    /// Inside a frame.
-    inside: bool,
-}
-
-/// Bytes on their way to a decoder.
-struct Watched<R> {
-    inner: R,
-    /// Since this was last set to 0.
-    bytes: u64,
-    ended: bool,
-}
-
-impl<R: Read> Read for Watched<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.inner.read(buffer)?;
-        self.bytes += read as u64;
-        self.ended |= read == 0 && !buffer.is_empty();
-        Ok(read)
-    }
-}
-
-impl<R: Read> Lz4Frames<R> {
-    fn new(packed: R) -> Lz4Frames<R> {
-        Lz4Frames { decoder: FrameDecoder::new(Watched { inner: packed, bytes: 0, ended: false }), inside: false }
-    }
-}
-
-impl<R: Read> Read for Lz4Frames<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            self.decoder.get_mut().bytes = 0;
-            let read = self.decoder.read(buffer)?;
-            let Watched { bytes, ended, .. } = *self.decoder.get_ref();
-            match (read, ended) {
-                // The end of a frame; another may follow.
-                (0, false) if !buffer.is_empty() => self.inside = false,
-                (0, true) if self.inside || bytes > 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                (read, _) => {
-                    self.inside |= read > 0;
-                    return Ok(read);
-                }
-            }
-        }
     }
 }
 

@@ -91,11 +91,31 @@ pub enum Doubt {
     IgnoredNumbers,
     /// Processes whose addresses fall together.
     SeveralProcesses,
+    /// Records of damo behind the first in one file.
+    RecordsBehindEachOther,
+    /// Regions of other schemes of DAMON than a target's first.
+    OtherSchemes,
+    /// Regions that are known because schemes were applied to them.
+    AppliedOnly,
+    /// Regions that schemes were applied to, beside all regions.
+    AppliedBesides,
+    /// Requests that devices pass on to others of the trace.
+    RemappedRequests,
+    /// Lines with as many fields as others that begin as comments do.
+    Comments,
+    /// Commands whose keys are not known.
+    UnknownCommands,
+    /// A last line without an end.
+    CutLine,
+    /// A separator of columns that is one of several.
+    Separator,
+    /// An option that does nothing for a trace.
+    IdleOption,
 }
 
 impl Doubt {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Doubt; 34] = [
+    pub const ALL: [Doubt; 44] = [
         Doubt::FormatByContents,
         Doubt::FirstLineIsHeader,
         Doubt::UnreadColumns,
@@ -130,6 +150,16 @@ impl Doubt {
         Doubt::OtherDevices,
         Doubt::IgnoredNumbers,
         Doubt::SeveralProcesses,
+        Doubt::RecordsBehindEachOther,
+        Doubt::OtherSchemes,
+        Doubt::AppliedOnly,
+        Doubt::AppliedBesides,
+        Doubt::RemappedRequests,
+        Doubt::Comments,
+        Doubt::UnknownCommands,
+        Doubt::CutLine,
+        Doubt::Separator,
+        Doubt::IdleOption,
     ];
 
     /// The name in JSON, a contract with scripts.
@@ -169,6 +199,16 @@ impl Doubt {
             Doubt::OtherDevices => "other_devices",
             Doubt::IgnoredNumbers => "ignored_numbers",
             Doubt::SeveralProcesses => "several_processes",
+            Doubt::RecordsBehindEachOther => "records_behind_each_other",
+            Doubt::OtherSchemes => "other_schemes",
+            Doubt::AppliedOnly => "applied_only",
+            Doubt::AppliedBesides => "applied_besides",
+            Doubt::RemappedRequests => "remapped_requests",
+            Doubt::Comments => "comments",
+            Doubt::UnknownCommands => "unknown_commands",
+            Doubt::CutLine => "cut_line",
+            Doubt::Separator => "separator",
+            Doubt::IdleOption => "idle_option",
         }
     }
 
@@ -182,6 +222,8 @@ impl Doubt {
             | Doubt::TimeUnit
             | Doubt::FewFaultedPages
             | Doubt::SeveralProcesses
+            | Doubt::Separator
+            | Doubt::IdleOption
             | Doubt::Reordered => ("", ""),
             Doubt::NoOperations => (
                 "access is taken for a read, because no column says the operation: name it by --columns operation=NAME, \
@@ -279,6 +321,37 @@ impl Doubt {
                 "line has another third number than 0, which is not read: a trace of time, object and size is --trace-format tr",
                 "lines have another third number than 0, which is not read: a trace of time, object and size is --trace-format tr",
             ),
+            Doubt::RecordsBehindEachOther => (
+                "record stands behind the first in one file: equal targets are taken for the same",
+                "records stand behind the first in one file: equal targets are taken for the same",
+            ),
+            Doubt::OtherSchemes => (
+                "region of another scheme than its target's first is left out: each says the same accesses",
+                "regions of other schemes than their target's first are left out: each says the same accesses",
+            ),
+            Doubt::AppliedOnly => (
+                "region is one that a scheme was applied to (damos_before_apply): others are not in this text",
+                "regions are those that a scheme was applied to (damos_before_apply): others are not in this text",
+            ),
+            Doubt::AppliedBesides => (
+                "event damos_before_apply is left out: damon_aggregated says the same accesses",
+                "events damos_before_apply are left out: damon_aggregated says the same accesses",
+            ),
+            Doubt::RemappedRequests => (
+                "request is passed on to another device of the trace (A) and counts for both: print one device alone by `blkparse`",
+                "requests are passed on to other devices of the trace (A) and count for both: print one device alone by `blkparse`",
+            ),
+            Doubt::Comments => (
+                "line begins with # and is left out as a comment, though it has as many fields as others",
+                "lines begin with # and are left out as comments, though they have as many fields as others",
+            ),
+            Doubt::UnknownCommands => (
+                "command is left out, because which of its words are keys is not known",
+                "commands are left out, because which of their words are keys is not known",
+            ),
+            Doubt::CutLine => {
+                ("last line has no end, so that it may be cut", "last lines have no end, so that they may be cut")
+            }
         }
     }
 }
@@ -301,6 +374,11 @@ impl Remark {
             "addresses are of {processes} processes or threads and are taken for those of one address space: {remedy}"
         );
         (processes > 1).then(|| Remark::with_text(Doubt::SeveralProcesses, processes as u64, text))
+    }
+
+    /// That a tool's text ends within a line.
+    pub(crate) fn cut_line(is_cut: bool) -> Option<Remark> {
+        is_cut.then_some(Remark { doubt: Doubt::CutLine, count: 1, text: None })
     }
 
     pub(crate) fn with_text(doubt: Doubt, count: u64, text: String) -> Remark {

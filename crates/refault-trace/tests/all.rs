@@ -5,6 +5,7 @@ mod importers;
 mod objects;
 mod parts_and_writers;
 mod published_sequences;
+mod real_tools;
 mod recorded_formats;
 mod reference;
 mod remarks;

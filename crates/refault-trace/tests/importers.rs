@@ -171,7 +171,12 @@ fn csv_errors_name_line_and_field() {
         "line 1: no column says where an access lies; there are: a, b; say which, such as --columns page=a",
     );
     fails("t.csv", b"page,op\n1,r\n-3,r\n", "line 3: page '-3' is negative");
-    fails("t.csv", b"page,op\n1,x\n", "line 2: operation 'x' is neither a read (r, read, 0) nor a write (w, write, 1)");
+    fails(
+        "t.csv",
+        b"page,op\n1,x\n",
+        "line 2: operation 'x' is neither a read (r, read, 0) nor a write (w, write, 1): --columns operation= takes all for \
+         reads",
+    );
     fails("t.csv", b"page,op\n1\n", "line 2: operation is missing: the line has 1 fields, not 2");
     fails("t.csv", b"page,kind\n1,file\n", "line 2: kind 'file' is not anon, fd or mapped");
     fails("t.csv", b"page,time\n1,-4.5\n", "line 2: time '-4.5' is negative or not finite");

@@ -40,6 +40,20 @@ fn a_packed_file_that_was_cut_anywhere_is_refused() {
         let twice = [&whole[..], &whole].concat();
         assert_eq!(read(name, &twice, &options).map(|(pages, _)| pages.len()), Ok(80_000), "{name}");
     }
+    // The legacy form, which has no mark of its end: a block and a bit, and the same again behind it.
+    let block = |numbers: &[u8]| {
+        let packed = lz4_flex::block::compress(numbers);
+        [&(packed.len() as u32).to_le_bytes()[..], &packed].concat()
+    };
+    let many: Vec<u8> = (0..1_200_000).flat_map(|number| format!("{number}\n").into_bytes()).collect();
+    let (first, second) = many.split_at(8 << 20);
+    let legacy = [&[0x02, 0x21, 0x4C, 0x18][..], &block(first), &block(second)].concat();
+    assert_eq!(read("t.text.lz4", &legacy, &Options::default()).map(|(pages, _)| pages.len()), Ok(1_200_000));
+    let cut = read("t.text.lz4", &legacy[..legacy.len() - 5], &Options::default()).expect_err("refused");
+    assert!(cut.contains("truncated"), "{cut}");
+    let short = [&[0x02, 0x21, 0x4C, 0x18][..], &block(b"1\n2\n")].concat();
+    let twice = [&short[..], &short].concat();
+    assert_eq!(read("t.text.lz4", &twice, &Options::default()).map(|(pages, _)| pages), Ok(vec![1, 2, 1, 2]));
     // A frame of nothing between two others.
     let parts = [lz4(b"1\n2\n"), lz4(b""), lz4(b"3\n")].concat();
     assert_eq!(read("t.text.lz4", &parts, &Options::default()).map(|(pages, _)| pages), Ok(vec![1, 2, 3]));

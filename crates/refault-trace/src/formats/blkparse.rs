@@ -6,7 +6,7 @@
 //! (`C`). Reads and writes count; discards and flushes do not. Devices get ranges of pages of their own. Lines that are
 //! no events (blkparse's summary) are skipped. Cost: the first 65,536 events are kept until it is known which to take.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use super::numbers::{decimal, number, pages_touched, words};
 use super::ranges::Ranges;
@@ -20,6 +20,8 @@ use crate::{Kind, TraceError};
 const SECTOR_BYTES: u64 = 512;
 /// Per-processor buffers put events a little out of order.
 const SLACK_NS: u64 = 1_000_000_000;
+/// Pairs of devices that pass requests on, at most.
+const MAX_REMAPS: usize = 1024;
 /// Events looked at to find which action to take.
 const LOOKED_AT: usize = 1 << 16;
 
@@ -66,7 +68,10 @@ pub(crate) struct Blkparse {
     others: [u64; 3],
     /// Reads and writes of each action, by device.
     transfers: Vec<[u64; 3]>,
+    /// Requests that each device was passed (`A`), by the devices' names: to and from.
+    remaps: HashMap<[Vec<u8>; 2], u64>,
     counts: Counts,
+    is_cut: bool,
 }
 
 /// `major,minor`
@@ -110,7 +115,9 @@ impl Blkparse {
             waiting: VecDeque::new(),
             others: [0; 3],
             transfers: Vec::new(),
+            remaps: HashMap::new(),
             counts: Counts::default(),
+            is_cut: false,
         }
     }
 
@@ -128,6 +135,9 @@ impl Blkparse {
         let device = next();
         let (_, _, time, _, action, kind) = (next(), next(), next(), next(), next(), next());
         let Some(action) = Action::ALL.into_iter().find(|known| known.letter() == action) else {
+            if action == b"A" {
+                self.remapped(device, fields);
+            }
             return Ok(Line::Nothing);
         };
         let (first, plus, count) = (next(), next(), next());
@@ -149,11 +159,34 @@ impl Blkparse {
         Ok(Line::Transfer(action, Request { first_page, pages, kind, write, time, weight, repeat: 1 }))
     }
 
+    /// Notes a request that a device was passed: `first + count <- (major,minor) first`.
+    fn remapped<'a>(&mut self, to: &[u8], mut fields: impl Iterator<Item = &'a [u8]>) {
+        let from = fields.find(|word| *word == b"<-").and_then(|_| fields.next());
+        let from = from.and_then(|word| word.strip_prefix(b"(")?.strip_suffix(b")")).unwrap_or_default();
+        if self.remaps.len() < MAX_REMAPS || self.remaps.contains_key(&[to.to_owned(), from.to_owned()]) {
+            *self.remaps.entry([to.to_owned(), from.to_owned()]).or_default() += 1;
+        }
+    }
+
+    /// Requests that count for two devices: those passed on from one whose requests are in the trace too.
+    fn counted_twice(&self) -> u64 {
+        let Some(taken) = self.action else { return 0 };
+        let is_taken = |device: &[u8]| {
+            let index = self.devices.index(device);
+            index.and_then(|index| self.transfers.get(index)).is_some_and(|of| of[taken as usize] > 0)
+        };
+        let twice = |(devices, _): &(&[Vec<u8>; 2], &u64)| devices.iter().all(|device| is_taken(device));
+        self.remaps.iter().filter(twice).map(|(_, requests)| requests).sum()
+    }
+
     /// The next reads and writes of any action.
     fn transfer(&mut self, input: &mut Input) -> Result<Option<(Action, Request)>, TraceError> {
         loop {
             self.line += 1;
-            let Some(line) = input.line(self.line)? else { return Ok(None) };
+            let Some(line) = input.line(self.line)? else {
+                self.is_cut = input.line_is_cut();
+                return Ok(None);
+            };
             let line = self.parse(line);
             match line.map_err(|reason| TraceError::malformed(input.path(), Place::Line(self.line), reason))? {
                 Line::Nothing => {}
@@ -239,7 +272,8 @@ impl Requests for Blkparse {
                 .map(|of| of.iter().copied().max().unwrap_or(0))
         });
         counts.add_many(Doubt::OtherDevices, lacking.sum());
-        counts.remarks()
+        counts.add_many(Doubt::RemappedRequests, self.counted_twice());
+        counts.remarks().into_iter().chain(Remark::cut_line(self.is_cut)).collect()
     }
 
     fn without_accesses(&self) -> Option<String> {

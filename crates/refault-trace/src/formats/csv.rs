@@ -6,14 +6,15 @@
 //! `size` bytes or `count` blocks. A page is one page, and so is an object unless objects have sizes
 //! ([`super::object`]). For these a size only weighs. Disks get ranges of pages of their own.
 //!
-//! The separator is the most frequent of the first line. That line names the columns unless it is data: then the
-//! columns must be given by number, or be those of a known order ([`super::preset`]), or there is only one, of page
+//! The separator is one that each of the first lines has as often as the others. The first line names the columns unless
+//! it is data: then the columns must be given by number, or be those of a known order ([`super::preset`]), or there is only one, of page
 //! numbers. Fields may be quoted; a line is a record.
 
 use super::PAGE_BYTES;
 use super::csv_columns::{CsvColumns, Layout, Position};
 use super::csv_fields::{
-    Field, Operation, TimeUnit, fields, kind_of, operation_of, separator_name, separator_of, time_number, time_of,
+    Field, Operation, TimeUnit, fields, kind_of, operation_of, separator_name, separator_of, separator_of_lines,
+    time_number, time_of,
 };
 use super::lis::block_detail;
 use super::numbers::{number, page, pages_touched};
@@ -23,7 +24,7 @@ use super::ranges::Ranges;
 use super::request::{LineFormat, Request, Weight, kind_detail};
 use crate::Kind;
 use crate::error::quote;
-use crate::reader::{Details, ObjectPages, Options};
+use crate::reader::{Details, ObjectPages, ObjectsAs, Options};
 use crate::remark::{Counts, Doubt, Remark};
 
 pub(crate) struct Csv {
@@ -36,13 +37,32 @@ pub(crate) struct Csv {
     limit: u64,
     layout: Option<Layout>,
     separator: u8,
+    /// The whole lines of the beginning that may be records or names, up to some.
+    first_lines: Vec<Vec<u8>>,
+    /// Lines before the first that begin with `#`, up to some.
+    comments: Vec<Vec<u8>>,
+    /// Options for objects and blocks, which do nothing where there are none.
+    asked: Asked,
     /// The line of names, if there is one.
     header: Option<Vec<u8>>,
     spellings: Spellings,
     time_unit: Option<TimeUnit>,
     counts: Counts,
-    /// What was assumed of the first time.
+    /// What was assumed of the separator and the first time.
+    separator_remark: Option<Remark>,
     time_remark: Option<Remark>,
+}
+
+/// Lines that tell the separator, at most.
+const MAX_FIRST_LINES: usize = 16;
+/// What spreadsheets write before the names: the separator.
+const SEPARATOR_LINE: &[u8] = b"sep=";
+
+/// Options that were given.
+struct Asked {
+    block_bytes: bool,
+    sizes: bool,
+    skip_size_zero: bool,
 }
 
 /// Whether a line names a column this format knows as a position.
@@ -62,10 +82,18 @@ impl Csv {
             limit: options.limits.request_bytes,
             layout: None,
             separator: b',',
+            first_lines: Vec::new(),
+            comments: Vec::new(),
+            asked: Asked {
+                block_bytes: options.block_bytes.is_some(),
+                sizes: options.objects == ObjectsAs::Sized,
+                skip_size_zero: options.skip_size_zero,
+            },
             header: None,
             spellings: Spellings::default(),
             time_unit: None,
             counts: Counts::default(),
+            separator_remark: None,
             time_remark: None,
         }
     }
@@ -74,6 +102,59 @@ impl Csv {
     pub(crate) fn preset(preset: &'static Preset, options: &Options) -> Csv {
         let block_bytes = options.block_bytes.map(u64::from).or(preset.block_bytes);
         Csv { columns: preset.columns(), preset: Some(preset), block_bytes, ..Csv::new(options) }
+    }
+
+    /// The same, told of how the text begins.
+    pub(crate) fn with_head(mut self, head: &[u8]) -> Csv {
+        let ends = memchr::memrchr(b'\n', head).map_or(head.len(), |end| end + 1);
+        let lines = head[..ends].split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
+        let lines =
+            lines.filter(|line| !line.is_empty() && !line.starts_with(b"#") && !line.starts_with(SEPARATOR_LINE));
+        self.first_lines = lines.take(MAX_FIRST_LINES).map(<[u8]>::to_vec).collect();
+        self
+    }
+
+    /// Finds the separator, and says if another would do as well.
+    fn find_separator(&mut self, line: &[u8]) {
+        let lines: Vec<&[u8]> = self.first_lines.iter().map(Vec::as_slice).collect();
+        let (found, other) = match self.columns.separator {
+            Some(separator) => (separator, None),
+            // A known order of columns needs no more than a line.
+            None if !self.is_free() || lines.is_empty() => (separator_of(line), None),
+            None => separator_of_lines(&lines),
+        };
+        self.separator = found;
+        if let Some(other) = other {
+            let [found, other] = [found, other].map(separator_name);
+            let text = format!(
+                "columns are taken to be parted by {found}, though each line has {other} as often as others: --columns \
+                 separator={other} says otherwise"
+            );
+            self.separator_remark = Some(Remark::with_text(Doubt::Separator, 1, text));
+        }
+        self.first_lines = Vec::new();
+    }
+
+    /// Whether a line that begins as a comment may be a record: it has as many fields as others, and a number.
+    fn may_be_record(&self, comment: &[u8]) -> bool {
+        let width = self.layout.as_ref().map_or(0, |layout| layout.width);
+        let fields = fields(comment, self.separator).unwrap_or_default();
+        width > 1 && fields.len() == width && fields.iter().any(|field| time_number(field).is_ok())
+    }
+
+    /// Options that do nothing here.
+    fn idle_options(&self) -> Vec<Remark> {
+        let Some(layout) = &self.layout else { return Vec::new() };
+        let is_object = matches!(layout.position, Position::Object(_));
+        let is_block = matches!(layout.position, Position::Block(..));
+        let idle = [
+            ("--block-bytes", self.asked.block_bytes && !is_block, "block"),
+            ("--objects-have-sizes", self.asked.sizes && !is_object, "object"),
+            ("--skip-size-zero", self.asked.skip_size_zero && !is_object, "object"),
+        ];
+        let text = |option: &str, what: &str| format!("{option} does nothing: the trace is not of {what}s");
+        let idle = idle.iter().filter(|(_, is_idle, _)| *is_idle);
+        idle.map(|(option, _, what)| Remark::with_text(Doubt::IdleOption, 1, text(option, what))).collect()
     }
 
     /// Whether to remark on what a preset leaves out or assumes: its documentation says it.
@@ -118,6 +199,7 @@ impl Csv {
                 self.counts.add(Doubt::OperationNumbers);
             }
             match operation {
+                Operation::Write if by_number && layout.one_reads => {}
                 Operation::Read | Operation::Write => write = operation == Operation::Write,
                 Operation::Delete => {
                     self.counts.add(Doubt::Deletions);
@@ -131,8 +213,9 @@ impl Csv {
         }
         let is_object = matches!(layout.position, Position::Object(_));
         let size = match layout.size {
-            // An object may say no size, as a request that found nothing does.
-            Some(index) if is_object && fields.get(index).is_none_or(|field| field.trim_ascii().is_empty()) => None,
+            // An object may say no size, as a request that found nothing does; in a known order the field may be missing.
+            Some(index) if is_object && fields.get(index).is_some_and(|field| has_no_size(field)) => None,
+            Some(index) if is_object && fields.len() <= index && self.preset.is_some() => None,
             Some(index) => Some(number(field(index, "size")?, "size")?),
             None => None,
         };
@@ -226,6 +309,11 @@ impl Csv {
     }
 }
 
+/// Whether a field says that an object's size is not known.
+fn has_no_size(field: &[u8]) -> bool {
+    matches!(field.trim_ascii(), b"" | b"-" | b"-1")
+}
+
 /// The name of a disk, of several columns.
 fn device<'a>(columns: &[usize], fields: &'a [Field<'a>]) -> Result<std::borrow::Cow<'a, [u8]>, String> {
     let field = |index: &usize| {
@@ -240,7 +328,15 @@ fn device<'a>(columns: &[usize], fields: &'a [Field<'a>]) -> Result<std::borrow:
 
 impl LineFormat for Csv {
     fn parse(&mut self, line: &[u8]) -> Result<Option<Request>, String> {
-        if line.trim_ascii().is_empty() || line.starts_with(b"#") {
+        if line.trim_ascii().is_empty() {
+            return Ok(None);
+        }
+        if line.starts_with(b"#") {
+            if self.layout.is_none() && self.comments.len() < MAX_FIRST_LINES {
+                self.comments.push(line.to_vec());
+            } else if self.may_be_record(line) {
+                self.counts.add(Doubt::Comments);
+            }
             return Ok(None);
         }
         if self.header.as_deref() == Some(line) {
@@ -251,7 +347,11 @@ impl LineFormat for Csv {
             if line.contains(&b'\r') {
                 return Err("lines end in CR alone: make them end in LF, as by `tr '\\r' '\\n'`".to_owned());
             }
-            self.separator = separator_of(line);
+            if let Some([separator]) = line.strip_prefix(SEPARATOR_LINE) {
+                self.columns.separator.get_or_insert(*separator);
+                return Ok(None);
+            }
+            self.find_separator(line);
             let fields = fields(line, self.separator)?;
             if let Some(preset) = self.preset {
                 if preset.is_header(line) {
@@ -268,6 +368,9 @@ impl LineFormat for Csv {
                 self.objects.without_sizes();
             }
             self.layout = Some(layout);
+            let comments = std::mem::take(&mut self.comments);
+            let records = comments.iter().filter(|comment| self.may_be_record(comment)).count();
+            self.counts.add_many(Doubt::Comments, records as u64);
             if is_header && self.is_free() {
                 let said = self.layout.iter().flat_map(|layout| &layout.remarks);
                 let is_guess = said.into_iter().any(|remark| remark.doubt == Doubt::FirstLineIsHeader);
@@ -314,7 +417,8 @@ impl LineFormat for Csv {
         let mut counts = self.counts.clone();
         counts.add_many(Doubt::OddNumbers, self.spellings.odd());
         let counted = counts.remarks().into_iter().chain(self.objects.counts().remarks());
-        layout.chain(unread).chain(self.time_remark.clone()).chain(counted).collect()
+        let assumed = self.separator_remark.iter().chain(&self.time_remark).cloned();
+        layout.chain(unread).chain(assumed).chain(self.idle_options()).chain(counted).collect()
     }
 
     fn objects(&self) -> Option<ObjectPages> {

@@ -1,7 +1,7 @@
 //! Which column of a CSV file is what: by the names asked for, by number, or by the names that are usual.
 
 use super::PAGE_BYTES;
-use super::csv_fields::{Field, SEPARATOR_NAMES, TimeUnit};
+use super::csv_fields::{Field, SEPARATOR_NAMES, TimeUnit, separator_name, separator_named};
 use super::numbers::number;
 use crate::Kind;
 use crate::remark::{Doubt, Remark};
@@ -44,6 +44,9 @@ pub struct CsvColumns {
     pub ttl: Option<String>,
     /// Columns that are known not to matter, so that nothing is said of them.
     pub unread: Vec<String>,
+    /// What parts columns: `,`, `;`, tab, `|`, or a blank, of which several are one. `None` finds it from the first
+    /// lines.
+    pub separator: Option<u8>,
 }
 
 const PAGE_NAMES: &[&str] = &["page", "page_number", "pfn", "vpn"];
@@ -158,6 +161,8 @@ pub(crate) struct Layout {
     pub(crate) operation: Option<usize>,
     /// Whether 0 and 1 as operations mean what is said of them.
     pub(crate) numbers_are_known: bool,
+    /// The number 1 reads, as in Meta's traces of its CDN.
+    pub(crate) one_reads: bool,
     /// Whether to remark that no column says the operation.
     pub(crate) operations_are_missing: bool,
     pub(crate) kind: Option<usize>,
@@ -257,7 +262,7 @@ impl Finder<'_> {
         let is_read = |index: &usize| self.described.iter().any(|(other, _)| other == index);
         let unread: Vec<usize> =
             (0..self.first.len()).filter(|index| !is_read(index) && !known.contains(index)).collect();
-        let name = |index: &usize| match is_header {
+        let name = |index: &usize| match is_header && !self.first[*index].trim_ascii().is_empty() {
             true => String::from_utf8_lossy(self.first[*index].trim_ascii()).escape_debug().take(40).collect(),
             false => (index + 1).to_string(),
         };
@@ -279,7 +284,7 @@ impl Finder<'_> {
 
 impl CsvColumns {
     /// Fields that can be given a column; those of times say their unit.
-    pub const FIELDS: [&str; 19] = [
+    pub const FIELDS: [&str; 20] = [
         "page",
         "address",
         "offset",
@@ -299,6 +304,7 @@ impl CsvColumns {
         "time_ns",
         "filetime",
         "unread",
+        "separator",
     ];
 
     /// Gives one of [`CsvColumns::FIELDS`] its column, as the options of the command and of Python do.
@@ -340,6 +346,10 @@ impl CsvColumns {
                 self.unread.push(column.to_owned());
                 return Ok(());
             }
+            "separator" => {
+                self.separator = Some(separator_named(column).ok_or(format!("separators are {SEPARATOR_NAMES}"))?);
+                return Ok(());
+            }
             _ if unit.is_some() || field == "time" => {
                 self.time_unit = unit;
                 &mut self.time
@@ -348,6 +358,40 @@ impl CsvColumns {
         };
         *place = Some(column.to_owned());
         Ok(())
+    }
+
+    /// What [`CsvColumns::set`] was told, to be told again elsewhere.
+    ///
+    /// ```
+    /// use refault_trace::CsvColumns;
+    ///
+    /// let mut columns = CsvColumns::default();
+    /// columns.set("unread", "latency")?;
+    /// columns.set("time_us", "when")?;
+    /// assert_eq!(columns.told(), [("time_us", "when".to_owned()), ("unread", "latency".to_owned())]);
+    /// # Ok::<(), String>(())
+    /// ```
+    pub fn told(&self) -> Vec<(&'static str, String)> {
+        let time = self.time_unit.map_or("time", |unit| unit.words().1);
+        let columns = [
+            ("page", &self.page),
+            ("address", &self.address),
+            ("offset", &self.offset),
+            ("block", &self.block),
+            ("object", &self.object),
+            ("device", &self.device),
+            ("size", &self.size),
+            ("key_size", &self.key_size),
+            ("count", &self.count),
+            ("operation", &self.operation),
+            ("kind", &self.kind),
+            ("ttl", &self.ttl),
+            (time, &self.time),
+        ];
+        let said = columns.into_iter().filter_map(|(field, column)| Some((field, column.clone()?)));
+        let unread = self.unread.iter().map(|column| ("unread", column.clone()));
+        let separator = self.separator.map(|separator| ("separator", separator_name(separator).to_owned()));
+        said.chain(unread).chain(separator).collect()
     }
 
     /// Whether a first line names a column that is usual for a position.
@@ -403,8 +447,10 @@ impl CsvColumns {
             Position::Address(_) | Position::Offset(_) => None,
         };
         let operation = finder.find("operation", &self.operation, OPERATION_NAMES)?;
+        let one_reads = operation.is_some_and(|index| same_name(&first[index], "optype"))
+            && first.iter().any(|field| same_name(field, "cachekey"));
         let numbers_are_known =
-            operation.is_some_and(|index| WRITE_NAMES.iter().any(|name| same_name(&first[index], name)));
+            one_reads || operation.is_some_and(|index| WRITE_NAMES.iter().any(|name| same_name(&first[index], name)));
         let kind = finder.find("kind", &self.kind, KIND_NAMES)?;
         let time = finder.find("time", &self.time, TIME_NAMES)?;
         let time = time.map(|index| (index, self.time_unit.or_else(|| time_unit(first, index))));
@@ -427,6 +473,7 @@ impl CsvColumns {
             count,
             operation,
             numbers_are_known,
+            one_reads,
             operations_are_missing: operation.is_none() && self.operation.is_none(),
             kind,
             time,

@@ -23,21 +23,40 @@ pub(crate) fn separator_name(separator: u8) -> &'static str {
     }
 }
 
-/// The separator of a first line: the most frequent one outside quotes.
+/// The separator with a name, or that is written itself.
+pub(crate) fn separator_named(name: &str) -> Option<u8> {
+    let known = SEPARATORS.into_iter().chain([BLANK]);
+    known.into_iter().find(|separator| separator_name(*separator) == name || name.as_bytes() == [*separator])
+}
+
+/// How many of a separator a line has outside quotes.
+fn count_of(line: &[u8], separator: u8) -> usize {
+    fields(line, separator).map_or(0, |fields| fields.len() - 1)
+}
+
+/// The separator of a line: the most frequent one.
 pub(crate) fn separator_of(line: &[u8]) -> u8 {
-    let mut counts = [0usize; SEPARATORS.len()];
-    let mut quoted = false;
-    for byte in line {
-        match SEPARATORS.iter().position(|separator| separator == byte) {
-            Some(index) if !quoted => counts[index] += 1,
-            _ => quoted ^= *byte == b'"',
-        }
+    let most = SEPARATORS.into_iter().rev().max_by_key(|separator| count_of(line, *separator)).unwrap_or(b',');
+    match count_of(line, most) {
+        0 if words(line).nth(1).is_some() => BLANK,
+        0 => SEPARATORS[0],
+        _ => most,
     }
-    let most = counts.iter().copied().max().unwrap_or(0);
-    match counts.iter().position(|count| *count == most) {
-        Some(index) if most > 0 => SEPARATORS[index],
-        _ if words(line).nth(1).is_some() => BLANK,
-        _ => SEPARATORS[0],
+}
+
+/// The separator of the first lines: one that each has as often as the others, the first of the list, and another that
+/// would do as well. If there is none, the most frequent one of the first line.
+pub(crate) fn separator_of_lines(lines: &[&[u8]]) -> (u8, Option<u8>) {
+    let Some(first) = lines.first() else { return (SEPARATORS[0], None) };
+    let is_even = |separator: &u8| {
+        let count = count_of(first, *separator);
+        count > 0 && lines.iter().all(|line| count_of(line, *separator) == count)
+    };
+    let mut even = SEPARATORS.into_iter().filter(is_even);
+    let blanks = || is_even(&BLANK).then_some((BLANK, None));
+    match (even.next(), even.next()) {
+        (Some(separator), other) => (separator, other),
+        (None, _) => blanks().unwrap_or_else(|| (separator_of(first), None)),
     }
 }
 
@@ -51,7 +70,7 @@ pub(crate) fn fields(line: &[u8], separator: u8) -> Result<Vec<Field<'_>>, Strin
     if !line.contains(&b'"') {
         return Ok(line.split(|byte| *byte == separator).map(Field::Borrowed).collect());
     }
-    let (mut fields, mut field, mut quoted) = (Vec::new(), Vec::new(), false);
+    let (mut fields, mut field, mut quoted, mut was_quoted) = (Vec::new(), Vec::new(), false, false);
     let mut bytes = line.iter().copied().peekable();
     while let Some(byte) = bytes.next() {
         match byte {
@@ -59,8 +78,16 @@ pub(crate) fn fields(line: &[u8], separator: u8) -> Result<Vec<Field<'_>>, Strin
                 bytes.next();
                 field.push(b'"');
             }
-            b'"' => quoted = !quoted,
-            byte if byte == separator && !quoted => fields.push(Field::Owned(std::mem::take(&mut field))),
+            b'"' if quoted => quoted = false,
+            // Within a field a quote is a letter.
+            b'"' if !was_quoted && field.trim_ascii().is_empty() => {
+                field.clear();
+                (quoted, was_quoted) = (true, true);
+            }
+            byte if byte == separator && !quoted => {
+                fields.push(Field::Owned(std::mem::take(&mut field)));
+                was_quoted = false;
+            }
             byte => field.push(byte),
         }
     }
@@ -92,14 +119,20 @@ pub(crate) fn operation_of(field: &[u8]) -> Result<(Operation, bool), String> {
     let operation = match word {
         b"0" | b"false" => return Ok((Operation::Read, true)),
         b"1" | b"true" => return Ok((Operation::Write, true)),
-        b"r" | b"read" | b"load" | b"get" | b"gets" | b"rs" | b"head" | b"get_lease" | b"lease_get" => Operation::Read,
+        b"r" | b"read" | b"load" | b"get" | b"gets" | b"rs" | b"head" | b"gat" | b"gats" | b"get_lease"
+        | b"lease_get" => Operation::Read,
         b"w" | b"write" | b"store" | b"modify" | b"set" | b"put" | b"ws" | b"add" | b"replace" | b"cas" | b"append"
-        | b"prepend" | b"incr" | b"decr" | b"set_lease" | b"lease_set" | b"copy" | b"post" => Operation::Write,
-        b"delete" | b"del" | b"discard" | b"trim" | b"d" | b"unmap" => Operation::Delete,
-        b"flush" | b"sync" | b"f" | b"touch" => Operation::Other,
+        | b"prepend" | b"incr" | b"decr" | b"set_lease" | b"lease_set" | b"copy" | b"post" | b"patch" => {
+            Operation::Write
+        }
+        b"delete" | b"del" | b"discard" | b"trim" | b"d" | b"unmap" | b"purge" => Operation::Delete,
+        b"flush" | b"sync" | b"f" | b"touch" | b"options" | b"trace" | b"connect" | b"list" => Operation::Other,
         _ => {
             let quoted = quote(field);
-            return Err(format!("operation {quoted} is neither a read (r, read, 0) nor a write (w, write, 1)"));
+            return Err(format!(
+                "operation {quoted} is neither a read (r, read, 0) nor a write (w, write, 1): --columns operation= takes \
+                 all for reads"
+            ));
         }
     };
     Ok((operation, false))
@@ -229,9 +262,25 @@ mod tests {
     }
 
     #[test]
+    fn a_separator_is_one_that_each_line_has_as_often() {
+        let keys: [&[u8]; 2] = [b"1,a;b;c;d,300", b"2,a;b,300"];
+        assert_eq!(separator_of_lines(&keys), (b',', None));
+        let either: [&[u8]; 2] = [b"1,a;b,300", b"2,a;c,300"];
+        assert_eq!(separator_of_lines(&either), (b',', Some(b';')));
+        let header: [&[u8]; 2] = [b"time;key", b"0,5;7"];
+        assert_eq!(separator_of_lines(&header), (b';', None));
+        let quotes = fields(b"1,a\"b,c\"d, \"e,\"\"f\" ,\"\"", b',').expect("closed");
+        let quotes: Vec<&[u8]> = quotes.iter().map(AsRef::as_ref).collect();
+        assert_eq!(quotes, [&b"1"[..], b"a\"b", b"c\"d", b"e,\"f ", b""]);
+        assert_eq!(["tab", ";", "blank", "x"].map(separator_named), [Some(b'\t'), Some(b';'), Some(BLANK), None]);
+    }
+
+    #[test]
     fn blanks_part_fields_only_where_nothing_else_does() {
         assert_eq!(separator_of(b"1 7 10"), BLANK);
         assert_eq!(separator_of(b"1 7,10"), b',');
+        let lines: [&[u8]; 2] = [b"1 a,b 10", b"2 c 10"];
+        assert_eq!(separator_of_lines(&lines), (BLANK, None));
         assert_eq!(separator_of(b"17"), b',');
         assert_eq!(fields(b" 1  7 10", BLANK).map(|fields| fields.len()), Ok(3));
     }

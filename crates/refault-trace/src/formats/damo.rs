@@ -1,5 +1,7 @@
 //! What DAMON saw, as damo records it: JSON (plain or packed by zlib), or the `damon:damon_aggregated` lines of
-//! `perf script`.
+//! `perf script`, `trace-cmd report` or the kernel's `trace_pipe`. Where a text has none of these, the regions that
+//! schemes were applied to (`damos_before_apply`) are taken. Of several schemes of one target the first counts, because
+//! each says the same accesses.
 //!
 //! A snapshot says of regions how many samples of an interval found them accessed. Each page of a region with at least
 //! one becomes one access at the snapshot's end. So the trace knows no order within a snapshot, and nothing of writes.
@@ -7,6 +9,8 @@
 //! one after the other, so that all of a record is read and sorted by time. Snapshots that damo makes up to end a
 //! record of one (`0-0: -1`) are left out.
 //! Cost: JSON of at most 256 MiB is read as a whole, and of text some 64 bytes for each region with accesses.
+
+use std::collections::HashMap;
 
 use serde_json::Value;
 
@@ -22,11 +26,12 @@ use crate::{Kind, TraceError};
 
 /// Regions with accesses that are sorted in memory, at most: some 500 MiB.
 const MAX_REGIONS: usize = 1 << 23;
-const EVENT: &[u8] = b"damon:damon_aggregated:";
+const AGGREGATED: &[u8] = b"damon_aggregated:";
+const APPLIED: &[u8] = b"damos_before_apply:";
 
-/// Whether a line is an event of DAMON.
+/// Whether a line is an event of DAMON with a region.
 pub(crate) fn is_line(line: &[u8]) -> bool {
-    memchr::memmem::find(line, EVENT).is_some()
+    [AGGREGATED, APPLIED].iter().any(|event| memchr::memmem::find(line, event).is_some())
 }
 
 /// Whether a text begins as damo's JSON: a list of records.
@@ -60,7 +65,16 @@ struct Events {
     kind: Kind,
     limit: u64,
     targets: Ranges,
+    /// The scheme of each target whose regions are taken.
+    schemes: HashMap<Vec<u8>, Vec<u8>>,
     counts: Counts,
+}
+
+/// What a line says.
+enum Line {
+    Nothing,
+    Aggregated(Option<Request>),
+    Applied(Option<Request>),
 }
 
 impl Events {
@@ -74,13 +88,23 @@ impl Events {
 
     /// All requests of damo's JSON, by time.
     fn of_json(&mut self, bytes: &[u8]) -> Result<Vec<Request>, String> {
-        let value: Value = serde_json::from_slice(bytes).map_err(|error| format!("is no JSON: {error}"))?;
-        let records = value.as_array().ok_or("is not a list of damo's records")?;
+        let mut records = Vec::new();
+        // damo may be told to write behind what it wrote before.
+        for (before, value) in serde_json::Deserializer::from_slice(bytes).into_iter::<Value>().enumerate() {
+            match value.map_err(|error| format!("is no JSON: {error}"))? {
+                Value::Array(more) => records.extend(more),
+                _ => return Err("is not a list of damo's records".to_owned()),
+            }
+            if before > 0 {
+                self.counts.add(Doubt::RecordsBehindEachOther);
+            }
+        }
         let mut requests = Vec::new();
-        for record in records {
+        for record in &records {
             // Each context of each thread of DAMON numbers its targets from 0.
             let part = |key: &str| record.get(key).map(Value::to_string).unwrap_or_default();
             let target = ["kdamond_idx", "context_idx", "target_id"].map(part).join(" ");
+            let is_taken = self.takes_scheme(target.as_bytes(), part("scheme_idx").as_bytes());
             let snapshots = record.get("snapshots").and_then(Value::as_array).ok_or("a record has no 'snapshots'")?;
             for snapshot in snapshots {
                 let time = snapshot.get("end_time").map(whole).transpose()?;
@@ -93,6 +117,10 @@ impl Events {
                     if !is_positive(samples.unwrap_or(accesses)) {
                         continue;
                     }
+                    if !is_taken {
+                        self.counts.add(Doubt::OtherSchemes);
+                        continue;
+                    }
                     let (start, end) = (whole(field("start")?)?, whole(field("end")?)?);
                     requests.extend(self.request(&Region { target: target.as_bytes(), start, end, time })?);
                 }
@@ -101,16 +129,40 @@ impl Events {
         Ok(requests)
     }
 
-    /// All requests of the lines of `perf script`.
+    /// Whether the regions of a scheme are taken: those of the first of its target are.
+    fn takes_scheme(&mut self, target: &[u8], scheme: &[u8]) -> bool {
+        self.schemes.entry(target.to_owned()).or_insert_with(|| scheme.to_owned()).as_slice() == scheme
+    }
+
+    /// All requests of the lines of `perf script` and the like.
     fn of_text(&mut self, input: &mut Input) -> Result<Vec<Request>, TraceError> {
-        let (mut requests, mut number) = (Vec::new(), 0);
+        let (mut requests, mut applied, mut number) = (Vec::new(), Vec::new(), 0);
+        let (mut aggregations, mut applications) = (0, 0);
         loop {
             number += 1;
-            let Some(line) = input.line(number)? else { return Ok(requests) };
-            let request = self.parse(line);
+            let Some(line) = input.line(number)? else {
+                self.counts.add_many(Doubt::CutLine, u64::from(input.line_is_cut()));
+                if aggregations > 0 {
+                    self.counts.add_many(Doubt::AppliedBesides, applications);
+                    return Ok(requests);
+                }
+                self.counts.add_many(Doubt::AppliedOnly, applications);
+                return Ok(applied);
+            };
+            let parsed = self.parse(line);
             let place = Place::Line(number);
-            requests.extend(request.map_err(|reason| TraceError::malformed(input.path(), place, reason))?);
-            if requests.len() > MAX_REGIONS {
+            match parsed.map_err(|reason| TraceError::malformed(input.path(), place, reason))? {
+                Line::Nothing => {}
+                Line::Aggregated(request) => {
+                    aggregations += 1;
+                    requests.extend(request);
+                }
+                Line::Applied(request) => {
+                    applications += 1;
+                    applied.extend(request);
+                }
+            }
+            if requests.len().max(applied.len()) > MAX_REGIONS {
                 let reason =
                     format!("has more than {MAX_REGIONS} regions with accesses, which are sorted by time in memory");
                 return Err(TraceError::limit(input.path(), place, reason));
@@ -143,35 +195,49 @@ fn is_positive(value: &Value) -> bool {
 }
 
 impl Events {
-    /// `… seconds: damon:damon_aggregated: target_id=T nr_regions=N start-end: accesses [age]`
-    fn parse(&mut self, line: &[u8]) -> Result<Option<Request>, String> {
+    /// `… seconds: damon:damon_aggregated: target_id=T nr_regions=N start-end: accesses [age]`, or the same of
+    /// `damos_before_apply` with `ctx_idx=C scheme_idx=S target_idx=T`.
+    fn parse(&mut self, line: &[u8]) -> Result<Line, String> {
         if !is_line(line) {
             if !line.trim_ascii().is_empty() && !line.starts_with(b"#") {
                 self.counts.add(Doubt::NotAnEvent);
             }
-            return Ok(None);
+            return Ok(Line::Nothing);
         }
         let fields: Vec<&[u8]> = words(line).collect();
-        let event = fields.iter().position(|word| *word == EVENT).ok_or("the event stands within a word")?;
+        let is = |word: &[u8], event: &[u8]| word.strip_prefix(b"damon:").unwrap_or(word) == event;
+        let event = fields.iter().position(|word| is(word, AGGREGATED) || is(word, APPLIED));
+        let event = event.ok_or("the event stands within a word")?;
+        let is_applied = is(fields[event], APPLIED);
+        let done = |request| if is_applied { Line::Applied(request) } else { Line::Aggregated(request) };
         let time = event.checked_sub(1).and_then(|index| fields[index].strip_suffix(b":")).and_then(seconds);
         let wrong = || format!("{} is not an event of DAMON with a target, a region and its accesses", quote(line));
+        let said = if is_applied { 2 } else { 0 };
         let [target, _, addresses, accesses] =
-            fields.get(event + 1..).and_then(|rest| rest.first_chunk::<4>()).ok_or_else(wrong)?;
-        let target = target.strip_prefix(b"target_id=").ok_or_else(wrong)?;
+            fields.get(event + 1 + said..).and_then(|rest| rest.first_chunk::<4>()).ok_or_else(wrong)?;
+        let key: &[u8] = if is_applied { b"target_idx=" } else { b"target_id=" };
+        let target = target.strip_prefix(key).ok_or_else(wrong)?;
         let addresses = addresses.strip_suffix(b":").ok_or_else(wrong)?;
         let dash = memchr::memchr(b'-', addresses).ok_or_else(wrong)?;
         let (start, end) = (decimal(&addresses[..dash]), decimal(&addresses[dash + 1..]));
         let (start, end) = start.zip(end).ok_or_else(wrong)?;
         if start == 0 && end == 0 && accesses.starts_with(b"-") {
             self.counts.add(Doubt::MadeUpSnapshots);
-            return Ok(None);
+            return Ok(done(None));
         }
         if decimal(accesses).ok_or_else(wrong)? == 0 {
-            return Ok(None);
+            return Ok(done(None));
         }
         // The thread, `kdamond.0`, stands first.
-        let target = [fields[0], b" ", target].concat();
-        self.request(&Region { target: &target, start, end, time })
+        let target = match is_applied {
+            false => [fields[0], b" ", target].concat(),
+            true => [fields[0], b" ", fields[event + 1], b" ", target].concat(),
+        };
+        if is_applied && !self.takes_scheme(&target, fields[event + 2]) {
+            self.counts.add(Doubt::OtherSchemes);
+            return Ok(done(None));
+        }
+        self.request(&Region { target: &target, start, end, time }).map(done)
     }
 }
 
@@ -179,7 +245,8 @@ impl Damo {
     pub(crate) fn new(options: &Options) -> Damo {
         let (kind, kind_asked) = (options.kind.unwrap_or(Kind::Anon), options.kind.is_some());
         let targets = Ranges::new("target");
-        let events = Events { kind, limit: options.limits.request_bytes, targets, counts: Counts::default() };
+        let (limit, schemes) = (options.limits.request_bytes, HashMap::new());
+        let events = Events { kind, limit, targets, schemes, counts: Counts::default() };
         Damo { kind, kind_asked, events, form: Form::Unknown }
     }
 

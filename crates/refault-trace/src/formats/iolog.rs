@@ -104,6 +104,10 @@ impl LineFormat for Iolog {
         Ok(Some(Request { first_page, pages, kind, write, time, weight, repeat: 1 }))
     }
 
+    fn ends_each_line(&self) -> bool {
+        true
+    }
+
     fn details(&self) -> Details {
         let version = self.version.map(|version| ("version", version.to_string()));
         let known = [("files", self.files.described()), kind_detail(self.kind, self.kind_asked)];

@@ -97,6 +97,10 @@ impl LineFormat for Lackey {
         }))
     }
 
+    fn ends_each_line(&self) -> bool {
+        true
+    }
+
     fn details(&self) -> Details {
         let fetches = if self.skip_instructions { "left out" } else { "taken as reads" };
         vec![("instruction fetches", fetches.to_owned()), kind_detail(self.kind, self.kind_asked)]

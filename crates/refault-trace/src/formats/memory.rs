@@ -102,6 +102,10 @@ impl LineFormat for Memory {
         Ok(Some(Request { first_page, pages, kind, write, time: None, weight, repeat: 1 }))
     }
 
+    fn ends_each_line(&self) -> bool {
+        self.tool == Tool::Pin
+    }
+
     fn details(&self) -> Details {
         vec![kind_detail(self.kind, self.kind_asked)]
     }

@@ -5,6 +5,8 @@
 //! The first disk of a file keeps its page numbers; each further one gets a range of its own, 2^44 pages (2^56 bytes)
 //! higher. Offsets beyond that are refused: they would lie in another disk's range.
 
+use std::borrow::Cow;
+
 use super::numbers::{number, pages_touched};
 use super::ranges::Ranges;
 use super::request::{LineFormat, Request, Weight, kind_detail};
@@ -75,10 +77,15 @@ impl LineFormat for Msr {
         let field = |index: usize| &line[starts[index]..starts[index + 1] - 1];
         let time = number(field(0), "timestamp")?;
         let disk = &line[starts[1]..starts[3] - 1];
+        // Some copies have a blank behind each comma.
+        let disk = match disk.contains(&b' ') {
+            false => Cow::Borrowed(disk),
+            true => Cow::Owned([field(1).trim_ascii(), b",".as_slice(), field(2).trim_ascii()].concat()),
+        };
         let write = is_write(field(3)).ok_or_else(|| format!("type {} is neither Read nor Write", quote(field(3))))?;
         let (offset, size) = (number(field(4), "offset")?, number(field(5), "size")?);
         let (first_page, pages) = pages_touched(offset, size, self.limit)?;
-        let first_page = self.disks.place(disk, first_page, pages)?;
+        let first_page = self.disks.place(&disk, first_page, pages)?;
         let time = Some(time.checked_mul(TICK_NS).ok_or_else(|| format!("timestamp {time} is no time"))?);
         if pages == 0 {
             self.counts.add(Doubt::EmptyRequests);

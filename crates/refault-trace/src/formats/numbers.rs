@@ -24,6 +24,7 @@ pub(crate) fn number(field: &[u8], name: &str) -> Result<u64, String> {
                 "is too large"
             }
             digits if digits.iter().all(u8::is_ascii_digit) => "is too large",
+            digits if hexadecimal(digits).is_some() => "is not a whole number; a hexadecimal one needs 0x before it",
             _ => "is not a whole number",
         };
         format!("{name} {} {problem}", quote(field))

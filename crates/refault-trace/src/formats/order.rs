@@ -2,8 +2,9 @@
 //! farther is refused.
 //!
 //! Recorders with a buffer for each processor or thread write such files. Two recordings in one file, or a file sorted
-//! by something else, are no trace; their order must be asked for. Requests of one time keep the file's order. Cost: a
-//! window of at most 65,536 requests (some 5 MiB), and two moves for each request.
+//! by something else, are no trace; their order must be asked for. So must that of times that are no times but spans
+//! since the request before: most are before the latest above them, and they do not grow. Requests of one time keep the file's order.
+//! Cost: a window of at most 65,536 requests (some 5 MiB), and two moves for each request.
 
 use std::collections::VecDeque;
 
@@ -14,6 +15,8 @@ use crate::remark::{Doubt, Remark};
 
 /// Requests by which one may stand late.
 const MAX_LATE: usize = 1 << 16;
+/// Requests from which on the reader looks whether times are spans.
+const MIN_LOOKED_AT: usize = 16;
 
 /// Hands out the requests of `inner` by time.
 pub(crate) struct InOrder<R> {
@@ -29,6 +32,8 @@ pub(crate) struct InOrder<R> {
     /// Requests whose time is before another's above them, and by how much at most.
     late: u64,
     farthest_ns: u64,
+    /// Times as they stand in the file, until the first window was looked at.
+    first_times: Option<Vec<u64>>,
 }
 
 impl<R: Requests> InOrder<R> {
@@ -42,6 +47,7 @@ impl<R: Requests> InOrder<R> {
             handed_out: 0,
             late: 0,
             farthest_ns: 0,
+            first_times: Some(Vec::new()),
         }
     }
 
@@ -51,6 +57,9 @@ impl<R: Requests> InOrder<R> {
 
     /// Puts a request into the window, by its time; or says by how much it is too late.
     fn insert(&mut self, request: Request) -> Result<(), u64> {
+        if let Some(times) = &mut self.first_times {
+            times.extend(request.time);
+        }
         let Some(time) = request.time.filter(|time| *time < self.latest) else {
             self.latest = request.time.unwrap_or(self.latest);
             self.window.push_back(request);
@@ -89,6 +98,19 @@ impl<R: Requests> InOrder<R> {
                 TraceError::malformed(input.path(), self.inner.place(input), reason)
             })?;
         }
+        if let Some(times) = self.first_times.take()
+            && !self.as_in_file
+            && are_spans(&times, self.late)
+        {
+            let reason = format!(
+                "{} of the first {} times are before another above them, and they do not grow: they are no times since \
+                 one origin, but spans, as `perf script --deltatime` prints; take the order of the file by --file-order, \
+                 or leave times out",
+                self.late,
+                times.len()
+            );
+            return Err(TraceError::malformed(input.path(), self.inner.place(input), reason));
+        }
         let request = self.window.pop_front();
         self.handed_out = request.and_then(|request| request.time).unwrap_or(self.handed_out);
         Ok(request)
@@ -108,4 +130,18 @@ impl<R: Requests> InOrder<R> {
         }
         remarks
     }
+}
+
+/// Whether times, of which `late` are before the latest above them, look like spans between requests: three of four are
+/// late, a quarter are before the one right above them, and the last third goes down to the mean of the first.
+fn are_spans(times: &[u64], late: u64) -> bool {
+    let count = times.len();
+    let third = count / 3;
+    if count < MIN_LOOKED_AT || late * 4 < 3 * count as u64 {
+        return false;
+    }
+    let descents = times.windows(2).filter(|pair| pair[1] < pair[0]).count();
+    let mean = times[..third].iter().map(|time| u128::from(*time)).sum::<u128>() / third as u128;
+    let least = times[count - third..].iter().min().copied().unwrap_or(u64::MAX);
+    descents * 4 >= count && u128::from(least) <= mean
 }

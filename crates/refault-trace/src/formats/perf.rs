@@ -29,8 +29,8 @@ const SOURCE_STORE: u64 = 1 << 2;
 pub(crate) struct Perf {
     kind: Kind,
     kind_asked: bool,
-    /// Columns of the address and the data source, if the text is of `perf mem report -D`.
-    columns: Option<(usize, Option<usize>)>,
+    /// If the text is of `perf mem report -D`.
+    columns: Option<Columns>,
     /// Whether lines have events; `None` before the first that has or could do without.
     has_events: Option<bool>,
     /// Lines are DAMON's.
@@ -41,6 +41,14 @@ pub(crate) struct Perf {
     /// Of the samples with a time, where that is said.
     processes: HashSet<u64>,
     counts: Counts,
+}
+
+/// Columns of `perf mem report -D`.
+#[derive(Clone, Copy)]
+struct Columns {
+    process: usize,
+    address: usize,
+    source: Option<usize>,
 }
 
 struct Sample {
@@ -59,6 +67,8 @@ const MAX_FAULTS_PER_PAGE: u64 = 20;
 const MAX_PROCESSES: usize = 4096;
 /// The lowest address of the kernel's half.
 const KERNEL: u64 = 0xFFFF_8000_0000_0000;
+/// Digits behind a `016` of an address of 16 digits that has these by right.
+const MISPRINT_LEAVES: usize = 13;
 /// Digits of an address behind another, at least: fewer could be a symbol's name.
 const MIN_DIGITS: usize = 8;
 const FIELDS: &str = "`perf script -F comm,pid,time,event,addr`";
@@ -69,12 +79,26 @@ fn address_of(word: &[u8]) -> Option<u64> {
     hexadecimal(word.strip_prefix(b"0x").unwrap_or(word))
 }
 
-/// Columns of a header of `perf mem report -D`.
-fn columns(line: &[u8]) -> Option<(usize, Option<usize>)> {
+/// An address as `perf mem report -D` prints it: in its first line perf 6.1 and others write `0x016` before it, which is
+/// a misprint of its format. Zeros stand before no other address that has not all 16 digits.
+fn reported_address(word: &[u8]) -> Option<u64> {
+    match word.strip_prefix(b"0x016") {
+        Some(digits) if digits.len() != MISPRINT_LEAVES && !digits.is_empty() => hexadecimal(digits),
+        _ => address_of(word),
+    }
+}
+
+/// The columns that a header of `perf mem report -D` names.
+fn columns(line: &[u8]) -> Option<Columns> {
     let names: Vec<&[u8]> = line.strip_prefix(b"#")?.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).collect();
     let find = |name: &[u8]| names.iter().position(|column| *column == name);
-    find(b"PID").and(find(b"IP"))?;
-    Some((find(b"ADDR")?, find(b"DSRC")))
+    find(b"IP")?;
+    Some(Columns { process: find(b"PID")?, address: find(b"ADDR")?, source: find(b"DSRC") })
+}
+
+/// Whether a line is one of perf's own records, such as of a mapping: `--show-mmap-events`.
+pub(crate) fn is_record(line: &[u8]) -> bool {
+    memchr::memmem::find(line, b" PERF_RECORD_").is_some()
 }
 
 /// Time and the words from the event on, if a line has an event.
@@ -84,21 +108,31 @@ fn event<'a>(fields: &[&'a [u8]]) -> Option<(Option<u64>, usize)> {
     if time.is_some() && fields.get(start).is_some_and(|word| decimal(word).is_some()) {
         start += 1;
     }
-    let is_name = |word: &&'a [u8]| word.len() > 1 && word.ends_with(b":") && !word[..word.len() - 1].is_empty();
+    let is_name = |word: &&'a [u8]| word.len() > 1 && word.ends_with(b":");
+    // A command may end in a colon too: the event is the last one before a value.
+    let has_value = |index: &usize| {
+        let next = fields.get(index + 1);
+        is_name(&fields[*index]) && next.is_some_and(|word| word.contains(&b'=') || address_of(word).is_some())
+    };
     let name = match time {
         Some(_) => fields.get(start).filter(|word| is_name(word)).map(|_| start)?,
-        None => fields.iter().position(is_name)?,
+        None => (0..fields.len()).rev().find(has_value).or_else(|| fields.iter().position(is_name))?,
     };
     let time = time.and_then(|index| seconds(&fields[index][..fields[index].len() - 1]));
     Some((time, name))
 }
 
-/// The process before the time: `comm 10832 [003] 69707.446255:`, or with its thread `10832/10835`.
+/// The process before the time, or else the event: `comm 10832 [003] 69707.446255:`, with its thread `10832/10835`, or
+/// behind its command, `comm-10832`, as trace-cmd prints it.
 fn process(line: &[u8]) -> Option<u64> {
     let fields: Vec<&[u8]> = words(line).collect();
-    let time = fields.iter().position(|word| word.strip_suffix(b":").is_some_and(|word| seconds(word).is_some()))?;
-    let before = fields[..time].iter().rev().find(|word| !word.starts_with(b"["))?;
-    decimal(&before[..memchr::memchr(b'/', before).unwrap_or(before.len())])
+    let time = fields.iter().position(|word| word.strip_suffix(b":").is_some_and(|word| seconds(word).is_some()));
+    let end = time.or_else(|| event(&fields).map(|(_, name)| name))?;
+    let number = |word: &&[u8]| {
+        let alone = decimal(&word[..memchr::memchr(b'/', word).unwrap_or(word.len())]);
+        alone.or_else(|| decimal(&word[memchr::memrchr(b'-', word)? + 1..]))
+    };
+    fields[..end].iter().rev().find_map(number)
 }
 
 fn sample(line: &[u8]) -> Option<Sample> {
@@ -164,15 +198,19 @@ impl Perf {
         }
     }
 
-    fn reported(&self, line: &[u8], (address, source): (usize, Option<usize>)) -> Result<Sample, String> {
+    fn reported(&mut self, line: &[u8], columns: Columns) -> Result<Sample, String> {
         let separated: Vec<&[u8]> = if line.contains(&b',') {
             line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).collect()
         } else {
             words(line).collect()
         };
-        let field = |index: usize| separated.get(index).copied().and_then(address_of);
-        let address = field(address).ok_or_else(|| format!("{} has no address in its column", quote(line)))?;
-        let source = source.and_then(field).unwrap_or(0);
+        let field = |index: usize| separated.get(index).copied().and_then(reported_address);
+        let address = field(columns.address).ok_or_else(|| format!("{} has no address in its column", quote(line)))?;
+        let source = columns.source.and_then(field).unwrap_or(0);
+        let process = separated.get(columns.process).copied().and_then(decimal);
+        if self.processes.len() <= MAX_PROCESSES && address != 0 {
+            self.processes.extend(process);
+        }
         Ok(Sample { address, is_code: false, write: source & SOURCE_STORE != 0, time: None })
     }
 }
@@ -212,6 +250,9 @@ impl LineFormat for Perf {
             self.is_damon = true;
             return Ok(None);
         }
+        if is_record(line) {
+            return Ok(None);
+        }
         let Some(sample) = self.sample(line)? else {
             let is_event = event(&words(line).collect::<Vec<_>>()).is_some_and(|(time, _)| time.is_some());
             // A call chain stands in lines of its own behind its event.
@@ -232,7 +273,7 @@ impl LineFormat for Perf {
                 quote(line)
             ));
         }
-        if self.processes.len() <= MAX_PROCESSES {
+        if self.processes.len() <= MAX_PROCESSES && self.columns.is_none() {
             self.processes.extend(process(line));
         }
         if sample.address >= KERNEL {
@@ -248,6 +289,10 @@ impl LineFormat for Perf {
         debug_assert!(first_page <= Entry::MAX_PAGE);
         let (kind, weight) = (self.kind, Weight::Unknown);
         Ok(Some(Request { first_page, pages: 1, kind, write: sample.write, time: sample.time, weight, repeat: 1 }))
+    }
+
+    fn ends_each_line(&self) -> bool {
+        true
     }
 
     fn details(&self) -> Details {

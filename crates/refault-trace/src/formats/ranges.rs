@@ -54,6 +54,11 @@ impl Ranges {
         (page >> WIDE_SHIFT) as usize
     }
 
+    /// The number of the one called `name`, if it has appeared.
+    pub(crate) fn index(&self, name: &[u8]) -> Option<usize> {
+        self.names.get(name).map(|index| *index as usize)
+    }
+
     /// How many there are, for people.
     pub(crate) fn described(&self) -> String {
         match self.names.len() {

@@ -1,9 +1,11 @@
 //! What `redis-cli monitor` prints: `seconds [database client] "command" "key" …`.
 //!
 //! Each key of a command that reads or writes is an access to an object of its database; deletions and commands
-//! without keys are left out. Sizes are not in it.
+//! without keys are left out. So are scripts, whose commands stand in lines of their own. Sizes are not in it.
 
-use std::collections::VecDeque;
+mod commands;
+
+use std::collections::{BTreeSet, VecDeque};
 
 use super::blkparse::seconds;
 use super::object::{Objects, named};
@@ -13,21 +15,7 @@ use crate::input::Input;
 use crate::reader::{Details, ObjectPages, ObjectsAs, Options};
 use crate::remark::{Counts, Doubt, Remark};
 use crate::{Kind, TraceError};
-
-/// Commands whose first argument is a key that they read.
-const READS: &str = " get exists strlen getrange substr getbit bitcount bitpos hget hmget hgetall hexists hlen hkeys \
-    hvals hstrlen hrandfield hscan lrange llen lindex lpos scard smembers sismember smismember srandmember sscan zrange \
-    zrangebyscore zrevrange zrevrangebyscore zrangebylex zscore zmscore zcard zcount zlexcount zrank zrevrank \
-    zrandmember zscan geohash geopos geodist geosearch xrange xrevrange xlen pfcount type ttl pttl dump json.get ";
-/// Commands whose first argument is a key that they write.
-const WRITES: &str = " set setex psetex setnx getset append setrange setbit incr incrby incrbyfloat decr decrby hset \
-    hmset hsetnx hincrby hincrbyfloat hdel lpush rpush lpushx rpushx lpop rpop lset linsert lrem ltrim sadd srem spop \
-    zadd zincrby zrem zpopmin zpopmax zremrangebyscore zremrangebyrank geoadd xadd xtrim xdel pfadd getex getdel expire \
-    pexpire expireat pexpireat persist restore json.set ";
-/// Commands whose arguments are all keys that they read, and those with pairs of key and value.
-const READS_MANY: &str = " mget sinter sunion sdiff ";
-const WRITES_MANY: &str = " mset msetnx ";
-const DELETES: &str = " del unlink ";
+use commands::Known;
 
 pub(crate) struct Redis {
     kind: Kind,
@@ -35,8 +23,14 @@ pub(crate) struct Redis {
     line: u64,
     waiting: VecDeque<Request>,
     objects: Objects,
+    /// Names of commands that are not known, up to some.
+    unknown: BTreeSet<String>,
     counts: Counts,
+    is_cut: bool,
 }
+
+/// Names that a remark shows, at most.
+const MAX_NAMES: usize = 4;
 
 /// The text between quotes at the start, with escapes as they stand, and what is behind it.
 fn quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -57,7 +51,8 @@ fn command(line: &[u8]) -> Option<Command<'_>> {
     let blank = memchr::memchr(b' ', line)?;
     let time = seconds(&line[..blank])?;
     let client = line[blank + 1..].strip_prefix(b"[")?;
-    let end = memchr::memchr(b']', client)?;
+    // An address of IPv6 has brackets of its own.
+    let end = memchr::memmem::find(client, b"] \"")?;
     let database = &client[..memchr::memchr(b' ', &client[..end])?];
     let (mut words, mut rest) = (Vec::new(), &client[end + 1..]);
     while let Some((word, behind)) = quoted(rest) {
@@ -76,7 +71,8 @@ impl Redis {
     pub(crate) fn new(options: &Options) -> Redis {
         let objects = Objects::new(&Options { objects: ObjectsAs::OnePageEach, ..options.clone() });
         let (kind, kind_asked) = (options.kind.unwrap_or(Kind::Fd), options.kind.is_some());
-        Redis { kind, kind_asked, line: 0, waiting: VecDeque::new(), objects, counts: Counts::default() }
+        let (waiting, unknown) = (VecDeque::new(), BTreeSet::new());
+        Redis { kind, kind_asked, line: 0, waiting, objects, unknown, counts: Counts::default(), is_cut: false }
     }
 
     /// Puts the accesses of a line in the queue.
@@ -87,23 +83,25 @@ impl Redis {
         let wrong = || format!("{} is not what redis-cli monitor prints", quote(line));
         let (time, database, words) = command(line).ok_or_else(wrong)?;
         let name = String::from_utf8_lossy(words[0]).to_ascii_lowercase();
-        let is_of = |names: &str| names.contains(&format!(" {name} "));
-        let keys = &words[1..];
-        let (keys, write): (Vec<&[u8]>, bool) = match () {
-            () if is_of(READS) => (keys.iter().take(1).copied().collect(), false),
-            () if is_of(WRITES) => (keys.iter().take(1).copied().collect(), true),
-            () if is_of(READS_MANY) => (keys.to_vec(), false),
-            () if is_of(WRITES_MANY) => (keys.iter().step_by(2).copied().collect(), true),
-            () if is_of(DELETES) => {
-                keys.iter().for_each(|_| self.counts.add(Doubt::Deletions));
-                return Ok(());
-            }
-            () => {
-                self.counts.add(Doubt::OtherCommands);
-                return Ok(());
-            }
+        let known = commands::known(&name);
+        let keys = match &known {
+            Some(Known::Keys(command)) => command.keys(&words[1..]),
+            _ => None,
         };
-        for key in keys {
+        match (&known, &keys) {
+            (Some(Known::Deletion), _) => self.counts.add_many(Doubt::Deletions, words.len() as u64 - 1),
+            (Some(Known::WithoutKeys), _) => self.counts.add(Doubt::OtherCommands),
+            (Some(Known::Keys(_)), Some(keys)) if keys.is_empty() => self.counts.add(Doubt::OtherCommands),
+            (Some(Known::Keys(_)), Some(_)) => {}
+            // The server prints commands too whose words it then finds wrong.
+            _ => {
+                self.counts.add(Doubt::UnknownCommands);
+                if self.unknown.len() <= MAX_NAMES {
+                    self.unknown.insert(quote(words[0]));
+                }
+            }
+        }
+        for (key, write) in keys.unwrap_or_default() {
             // The same key of another database is another object.
             let object = if database == b"0" { named(key) } else { named(&[database, b" ".as_slice(), key].concat()) };
             let (first_page, pages, weight) = self.objects.pages(object, None)?;
@@ -118,7 +116,10 @@ impl Requests for Redis {
     fn next(&mut self, input: &mut Input) -> Result<Option<Request>, TraceError> {
         while self.waiting.is_empty() {
             self.line += 1;
-            let Some(line) = input.line(self.line)? else { return Ok(None) };
+            let Some(line) = input.line(self.line)? else {
+                self.is_cut = input.line_is_cut();
+                return Ok(None);
+            };
             let parsed = self.parse(line);
             parsed.map_err(|reason| TraceError::malformed(input.path(), Place::Line(self.line), reason))?;
         }
@@ -130,7 +131,16 @@ impl Requests for Redis {
     }
 
     fn remarks(&self) -> Vec<Remark> {
-        self.counts.remarks()
+        let named = |remark: Remark| match remark.doubt {
+            Doubt::UnknownCommands => {
+                let names: Vec<&str> = self.unknown.iter().take(MAX_NAMES).map(String::as_str).collect();
+                let more = if self.unknown.len() > MAX_NAMES { ", …" } else { "" };
+                let text = format!("{remark}: {}{more}", names.join(", "));
+                Remark::with_text(remark.doubt, remark.count, text)
+            }
+            _ => remark,
+        };
+        self.counts.remarks().into_iter().map(named).chain(Remark::cut_line(self.is_cut)).collect()
     }
 
     fn objects(&self) -> Option<ObjectPages> {

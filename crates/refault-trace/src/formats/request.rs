@@ -109,6 +109,11 @@ pub(crate) trait LineFormat: Send {
     fn without_accesses(&self) -> Option<String> {
         None
     }
+
+    /// Whether a tool writes it, which ends each line.
+    fn ends_each_line(&self) -> bool {
+        false
+    }
 }
 
 /// Recorders that write a request when it is done put it behind those that began later.
@@ -118,11 +123,12 @@ const SLACK_NS: u64 = 60_000_000_000;
 pub(crate) struct Lines<F> {
     format: F,
     number: u64,
+    is_cut: bool,
 }
 
 impl<F> Lines<F> {
     pub(crate) fn new(format: F) -> Lines<F> {
-        Lines { format, number: 0 }
+        Lines { format, number: 0, is_cut: false }
     }
 }
 
@@ -130,7 +136,10 @@ impl<F: LineFormat> Requests for Lines<F> {
     fn next(&mut self, input: &mut Input) -> Result<Option<Request>, TraceError> {
         loop {
             self.number += 1;
-            let Some(line) = input.line(self.number)? else { return Ok(None) };
+            let Some(line) = input.line(self.number)? else {
+                self.is_cut = input.line_is_cut() && self.format.ends_each_line();
+                return Ok(None);
+            };
             match self.format.parse(line) {
                 Ok(Some(request)) => return Ok(Some(request)),
                 Ok(None) => {}
@@ -144,7 +153,7 @@ impl<F: LineFormat> Requests for Lines<F> {
     }
 
     fn remarks(&self) -> Vec<Remark> {
-        self.format.remarks()
+        self.format.remarks().into_iter().chain(Remark::cut_line(self.is_cut)).collect()
     }
 
     fn objects(&self) -> Option<ObjectPages> {
