@@ -53,6 +53,10 @@ _YOUNG_SECONDS = 60
 _HOW_ONLY = {"autocommit", "cache_type", "cache_options", "fill_cache", "size"}
 
 
+class _NoLength(ValueError):
+    """A file cannot be cached, because its file system does not say how long it is."""
+
+
 class _Kept(NamedTuple):
     """A file in a cache, what it was known by, and when that was asked for."""
 
@@ -242,8 +246,8 @@ class CachedFileSystem(HandedOn):
             behind = self._behind(path)
             try:
                 return self._reader(CachedObject(self, behind, self._native(behind)))
-            except (FileNotFoundError, IsADirectoryError):
-                # No file, or a file and a directory at once, as some stores have them: the other file system says.
+            except (FileNotFoundError, IsADirectoryError, _NoLength):
+                # No file, or a file and a directory at once, as some stores have them, or a stream: the other file system says.
                 return self.fs.open(self._handed(path), mode, block_size=block_size, **rest)
         if mode == "rb":
             # Another version than that of the name, say.
@@ -375,7 +379,7 @@ class CachedFileSystem(HandedOn):
     def _attach(self, behind: str, told: dict[str, Any]) -> _refault.File:
         length = told.get("size")
         if length is None:
-            raise ValueError(f"{behind}: its file system does not say how long it is, so that it cannot be cached")
+            raise _NoLength(f"{behind}: its file system does not say how long it is, so that it cannot be cached")
         asked = _asks(self.fs, behind, told)
         return self._open_files.cache._native.attach(_BlockReader(asked, behind, self._block_bytes, length), length)
 
@@ -414,7 +418,7 @@ class CachedFileSystem(HandedOn):
             return self.fs.cat_file(self._handed(path), start=start, end=end, **rest)
         try:
             file = CachedObject(self, self._behind(path), self._native(self._behind(path)))
-        except (FileNotFoundError, IsADirectoryError):
+        except (FileNotFoundError, IsADirectoryError, _NoLength):
             return self.fs.cat_file(self._handed(path), start=start, end=end)
         with file:
             start, end, _ = slice(start, end).indices(file.size)

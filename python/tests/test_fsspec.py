@@ -349,7 +349,12 @@ class Objects(http.server.BaseHTTPRequestHandler):
             start, end, status = int(first), min(int(last) + 1, len(contents)), 206
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(contents)}"
         self.send_response(status)
-        for name, value in {**headers, "Accept-Ranges": "bytes", "Content-Length": str(end - start)}.items():
+        headers["Accept-Ranges"] = "bytes"
+        if self.server.has_lengths:
+            headers["Content-Length"] = str(end - start)
+        else:
+            headers["Connection"] = "close"
+        for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
         if with_body:
@@ -361,7 +366,7 @@ def web():
     pytest.importorskip("aiohttp")
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Objects)
     server.contents, server.headers, server.asked = b"", {}, []
-    server.has_ranges, server.is_strict, server.packs = True, False, False
+    server.has_ranges, server.is_strict, server.packs, server.has_lengths = True, False, False, True
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield server, f"http://127.0.0.1:{server.server_address[1]}/object"
     server.shutdown()
@@ -494,6 +499,15 @@ def test_a_server_without_ranges_or_that_packs_is_read_right(web):
             for offset in (500_000, 0, 999_000, 250_001):
                 assert file.read_at(offset, 3000) == server.contents[offset : offset + 3000]
             assert file.read() == server.contents
+
+
+def test_an_object_of_unknown_length_is_read_past_the_cache(web):
+    server, url = web
+    server.contents, server.has_lengths, server.has_ranges = np.random.default_rng(5).bytes(300_000), False, False
+    fs = fsspec.filesystem("refault", memory="1M", target_protocol="http")
+    assert fs.cat_file(url) == fs.cat(url) == server.contents
+    with fsspec.open(f"refault::{url}", refault={"memory": "1M"}) as file:
+        assert file.read() == server.contents
 
 
 def test_an_object_that_changes_while_it_is_open_is_no_mixture(web):
