@@ -115,6 +115,7 @@ class CachedObject(CachedFile):
         super().__init__(fs.cache, path, native=native)
         self.fs = fs
         self.path = path
+        self._turn = threading.Lock(), os.getpid()
 
     @property
     def size(self) -> int:  # type: ignore[override]
@@ -132,16 +133,23 @@ class CachedObject(CachedFile):
         return self.tell()
 
     def readuntil(self, char: bytes = b"\n", blocks: int | None = None) -> bytes:
-        """From the position to the first `char`, which is included, or to the end; looked for in `blocks` bytes at once."""
-        start, known = self.tell(), b""
-        while part := self.read_at(start + len(known), blocks or self.blocksize):
-            # It may lie across two parts.
-            found = (known + part).find(char, max(len(known) - len(char) + 1, 0))
-            known += part
-            if found >= 0:
-                known = known[: found + len(char)]
-                break
-        self.seek(start + len(known))
+        """From the position to the first `char`, which is included, or to the end; looked for in `blocks` bytes at once. Threads
+        that read so take turns."""
+        if char == b"\n":
+            return self.readline()
+        if self._turn[1] != os.getpid():
+            # Who had it may not be in this child.
+            self._turn = threading.Lock(), os.getpid()
+        with self._turn[0]:
+            start, known = self.tell(), b""
+            while part := self.read_at(start + len(known), blocks or self.blocksize):
+                # It may lie across two parts.
+                found = (known + part).find(char, max(len(known) - len(char) + 1, 0))
+                known += part
+                if found >= 0:
+                    known = known[: found + len(char)]
+                    break
+            self.seek(start + len(known))
         return known
 
     def looks(self) -> None:

@@ -9,6 +9,7 @@ import gzip
 import http.server
 import os
 import pickle
+import sys
 import threading
 import time
 
@@ -558,6 +559,30 @@ def test_what_others_ask_of_an_open_file(memory):
             with other:
                 assert other.tell() == 4 and other.read(3) == b"two"
         assert file.tell() == 4 and file.read(3) == b"two"
+
+
+@pytest.mark.parametrize("end", [b"\n", b"--"])
+def test_threads_that_read_records_get_each_once(memory, end):
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    records = [b"%05d" % number + end for number in range(5000)]
+    memory.pipe("/records", b"".join(records))
+    got = []
+
+    def read():
+        while record := file.readuntil(end, blocks=100):
+            got.append(record)
+
+    try:
+        with fsspec.open("refault::memory://records", refault={"memory": "1M"}) as file:
+            threads = [threading.Thread(target=read) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(120)
+    finally:
+        sys.setswitchinterval(before)
+    assert sorted(got) == records
 
 
 def test_how_often_an_object_is_looked_at_is_an_option(web):
