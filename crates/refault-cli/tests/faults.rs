@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 
 use crate::c_program::Program;
 use crate::common::{skipped, text};
@@ -100,26 +102,41 @@ fn a_failing_call_of_the_agents_never_makes_data_wrong() {
     if skipped(&["gcc"]) {
         return;
     }
-    let program = Program::new(include_str!("c/uses_all_ways.c"));
-    let mut happened: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut failures = Vec::new();
+    let mut cases = Vec::new();
     for &(name, number, argument, errors) in POINTS {
         for &error in errors {
             for (from, times) in TIMES {
                 let times = if [errno::EINTR, errno::EAGAIN].contains(&error) { times.min(AGAIN) } else { times };
-                let output = run(&program, &Fault { number, argument, from, times, error });
-                if !text(&output.stderr).contains("injected: ") {
-                    // It is not made as many times.
-                    continue;
-                }
-                *happened.entry(name).or_default() += 1;
-                if let Some(why) = wrong(&output) {
-                    let word = if times == 1 { "only" } else { "and all after" };
-                    failures.push(format!("{name} with {error}, time {from} {word}: {why}"));
-                }
+                cases.push((name, Fault { number, argument, from, times, error }));
             }
         }
     }
+    let (next, (sender, outcomes)) = (AtomicUsize::new(0), channel());
+    let mut happened: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut failures = Vec::new();
+    // Two at a time, each in a directory of its own.
+    std::thread::scope(|scope| {
+        for sender in [sender.clone(), sender] {
+            let (next, cases) = (&next, &cases);
+            scope.spawn(move || {
+                let program = Program::new(include_str!("c/uses_all_ways.c"));
+                while let Some((name, fault)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    sender.send((name, fault, run(&program, fault))).expect("the judge receives");
+                }
+            });
+        }
+        for (name, fault, output) in outcomes {
+            if !text(&output.stderr).contains("injected: ") {
+                // It is not made as many times.
+                continue;
+            }
+            *happened.entry(name).or_default() += 1;
+            if let Some(why) = wrong(&output) {
+                let word = if fault.times == 1 { "only" } else { "and all after" };
+                failures.push(format!("{name} with {}, time {} {word}: {why}", fault.error, fault.from));
+            }
+        }
+    });
     let surely = POINTS.iter().map(|point| point.0).filter(|name| !BY_CHANCE.contains(name));
     let never: Vec<_> = surely.filter(|name| !happened.contains_key(name)).collect();
     assert!(failures.is_empty(), "{} outcomes that may not be:\n{}", failures.len(), failures.join("\n"));
