@@ -154,7 +154,8 @@ class CachedObject(CachedFile):
 
     def looks(self) -> None:
         """Has each call look whether a local file has changed."""
-        with suppress(ValueError, OSError):
+        # It may be closed.
+        with suppress(ValueError):
             self.fileno()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -263,6 +264,7 @@ class CachedFileSystem(HandedOn):
         # Whether it is committed with others, a transaction there says.
         if rest.get("autocommit") is True:
             del rest["autocommit"]
+        self._have_readers_look(path)
         with self._changing(path):
             file = self.fs.open(self._handed(path), mode, block_size=block_size, **rest)
             opened = self._here()
@@ -273,10 +275,17 @@ class CachedFileSystem(HandedOn):
             with opened.lock:
                 opened.is_written(self._behind(path))
                 opened.written.setdefault(self._behind(path), []).append(writer)
-                readers = [reader for reader in opened.readers if reader.path == self._behind(path)]
-            for reader in readers:
-                reader.looks()
+            # Some may have come meanwhile.
+            self._have_readers_look(path)
         return file
+
+    def _have_readers_look(self, path: str) -> None:
+        """Has those that read a local file find what is written to it."""
+        opened, behind = self._here(), self._behind(path)
+        with opened.lock:
+            readers = [reader for reader in opened.readers if reader.path == behind]
+        for reader in readers:
+            reader.looks()
 
     def _reader(self, file: CachedObject) -> CachedObject:
         """A file that was opened for reading: what is written to it through ``refault::`` it finds, as others would."""

@@ -9,6 +9,7 @@ import gzip
 import http.server
 import os
 import pickle
+import resource
 import sys
 import threading
 import time
@@ -275,6 +276,29 @@ def test_who_has_a_local_file_open_reads_what_is_written_to_it(tmp_path, opened)
     fs.rm(str(path))
     assert reader.read_at(0, 100) == b"text"
     reader.close()
+
+
+def test_who_cannot_have_readers_find_it_writes_nothing(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(b"as it was")
+    fs = fsspec.filesystem("refault", memory="1M")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with fs.open(str(path)) as reader:
+        taken = [os.open("/", os.O_RDONLY)]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (taken[0] + 1, hard))
+        try:
+            while True:
+                taken.append(os.dup(taken[0]))
+        except OSError:
+            os.close(taken.pop())  # for one of the two that it takes
+        try:
+            with pytest.raises(OSError) as told:
+                fs.open(str(path), "wb")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for number in taken:
+                os.close(number)
+        assert told.value.errno == errno.EMFILE and reader.read() == path.read_bytes() == b"as it was"
 
 
 def test_urls_of_all_kinds(memory, tmp_path):
