@@ -49,6 +49,10 @@ _TELLS_TIME = {"last-modified", "last_modified", "lastmodified", "modified", "mo
 #: A clock that has whole seconds, and may be off, has the same time for changes so far apart.
 _YOUNG_SECONDS = 60
 
+#: Changes of a local file so far apart have different times: where these are whole seconds, or even numbers of them; and
+#: elsewhere. From Linux 6.13 on a time that was looked at differs from that of the next change.
+_WHOLE_SECONDS, _TICK_SECONDS = 2.0, 0.0 if tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) >= (6, 13) else 0.02
+
 #: What says how a file is to be read, and not which.
 _HOW_ONLY = {"autocommit", "cache_type", "cache_options", "fill_cache", "size"}
 
@@ -355,10 +359,10 @@ class CachedFileSystem(HandedOn):
         if not is_known:
             # Another handle of the same file may be open in this cache, with pages that were to be forgotten.
             native.reload()
-        kept = _KeptPages(native.keep_pages())
+        kept, may_hide = _KeptPages(native.keep_pages()), _may_hide_changes(behind)
         with opened.lock:
             dropped: list[object] = [opened.files.pop(behind, None)]
-            if opened.is_written(behind):
+            if may_hide or opened.is_written(behind):
                 dropped.append(kept)
             else:
                 opened.files[behind] = kept
@@ -440,6 +444,16 @@ class CachedFileSystem(HandedOn):
         with file:
             start, end, _ = slice(start, end).indices(file.size)
             return file.read_at(start, max(end - start, 0))
+
+
+def _may_hide_changes(path: str) -> bool:
+    """Whether the next change of a local file may leave its times as they are: the last one was a moment ago."""
+    try:
+        changed = os.stat(path).st_ctime_ns
+    except OSError:
+        return True
+    moment = _TICK_SECONDS if changed % 1_000_000_000 else _WHOLE_SECONDS
+    return changed / 1e9 > time.time() - moment
 
 
 def _is_young(changed: Any) -> bool:

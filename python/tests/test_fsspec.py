@@ -10,6 +10,7 @@ import http.server
 import os
 import pickle
 import resource
+import subprocess
 import sys
 import threading
 import time
@@ -658,6 +659,43 @@ def test_a_local_file_that_changed_is_read_anew(tmp_path):
             os.utime(other, ns=(0, 0))
             other.replace(path)
         assert fs.cat_file(str(path)) == b"%04d" % turn
+
+
+def rewritten_in_place(path, fs):
+    """Reads a file after each of many changes that leave its length; how often it is right."""
+    right = 0
+    for turn in range(30):
+        with open(path, "r+b" if turn else "wb") as file:
+            file.write(b"%04d" % turn * 1000)
+        right += fs.cat_file(str(path)) == b"%04d" % turn * 1000
+    return right
+
+
+def test_a_local_file_whose_times_are_whole_seconds_is_read_anew(tmp_path):
+    image, mounted = tmp_path / "image", tmp_path / "mounted"
+    mounted.mkdir()
+    with open(image, "wb") as file:
+        file.truncate(16 << 20)
+    try:
+        # Inodes of 128 bytes have no room for more.
+        subprocess.run(["mkfs.ext4", "-q", "-F", "-I", "128", image], check=True, capture_output=True)
+        subprocess.run(["mount", "-o", "loop", image, mounted], check=True, capture_output=True)
+    except (FileNotFoundError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no file system can be mounted: {error}")
+    try:
+        assert rewritten_in_place(mounted / "data", fsspec.filesystem("refault", memory="1M")) == 30
+    finally:
+        subprocess.run(["umount", mounted], check=True)
+
+
+def test_what_was_changed_within_a_step_of_the_clock_does_not_stay(tmp_path, monkeypatch):
+    fs = fsspec.filesystem("refault", memory="1M", policy="fifo")
+    for moment, stays in ((3600.0, False), (0.0, True)):
+        monkeypatch.setattr("refault.fs._TICK_SECONDS", moment)
+        assert rewritten_in_place(tmp_path / "data", fs) == 30
+        before = fs.stats()["misses"]
+        fs.cat_file(str(tmp_path / "data"))
+        assert (fs.stats()["misses"] == before) == stays
 
 
 def test_threads_open_remove_and_write_at_once(memory):
