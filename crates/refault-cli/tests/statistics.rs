@@ -333,6 +333,39 @@ impl Drop for Ends {
     }
 }
 
+#[test]
+fn a_program_has_no_more_under_a_larger_budget() {
+    if skipped(&["python3"]) {
+        return;
+    }
+    let directory = TempDir::new().expect("a directory");
+    let file = directory.path().join("summary.json").display().to_string();
+    let peak = |memory: &str| {
+        let program = include_str!("scripts/goes_through.py");
+        stdout(&["run", "--memory", memory, "--quiet", "--summary", &file, "--", "python3", "-c", program]);
+        let summary: Value = serde_json::from_str(&std::fs::read_to_string(&file).expect("a summary")).expect("JSON");
+        assert_eq!(number(&summary, "stored"), 0, "{summary}");
+        number(&summary, "peak_bytes")
+    };
+    // Tables of the agent are made for the budget; what was never touched of them is no memory.
+    let (little, much) = (peak("128M"), peak("64G"));
+    assert!(much < little + 3 * MIB, "{little} {much}");
+}
+
+#[test]
+fn what_a_fork_shares_is_counted_once() {
+    if skipped(&["python3"]) {
+        return;
+    }
+    let directory = TempDir::new().expect("a directory");
+    let file = directory.path().join("summary.json").display().to_string();
+    let program = include_str!("scripts/reads_beside_a_child.py");
+    stdout(&["run", "--memory", "1G", "--quiet", "--summary", &file, "--", "python3", "-c", program]);
+    let summary: Value = serde_json::from_str(&std::fs::read_to_string(&file).expect("a summary")).expect("JSON");
+    // 40 MiB that two processes share, and the two interpreters.
+    assert!((40 * MIB..64 * MIB).contains(&number(&summary, "peak_bytes")), "{summary}");
+}
+
 /// The first of two such comments around the table, and the last.
 const MARKS: [&str; 2] = ["<!-- made from refault_core::statistics -->\n", "<!-- end -->"];
 

@@ -33,8 +33,6 @@ pub(crate) struct Contents {
     buffer: Vec<Page>,
     /// Addresses of stored pages, one in 32, and how many had been stored then.
     followed: BTreeMap<usize, u64>,
-    /// Pages that were stored already when it was forked: its parent has them too.
-    inherited: u64,
 }
 
 /// Whose slots are, by the pages and the copies.
@@ -71,7 +69,6 @@ impl Contents {
             scratch: Scratch::lean(),
             buffer: vec![Page::ZERO; window],
             followed: BTreeMap::new(),
-            inherited: 0,
         }
     }
 
@@ -84,11 +81,6 @@ impl Contents {
     pub(crate) fn alone(&self) -> u64 {
         let stored = self.stores.stored();
         (stored.same_filled + stored.compressed + stored.in_files).saturating_sub(self.copies.count())
-    }
-
-    /// Those of them that this process has stored itself.
-    pub(crate) fn own(&self) -> u64 {
-        self.alone().saturating_sub(self.inherited)
     }
 
     /// Bytes of memory of the compressed pool.
@@ -274,7 +266,6 @@ impl Contents {
     pub(crate) fn after_fork(&mut self) {
         self.stores.after_fork();
         self.followed.clear();
-        self.inherited = self.alone();
     }
 
     /// No relative is left to share with.

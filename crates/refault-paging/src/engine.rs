@@ -64,6 +64,8 @@ use refault_linux::uffd::Uffd;
 
 /// Pages that are brought in at once at most.
 pub(crate) const MAX_WINDOW: usize = crate::moving::MAX_FILLED;
+/// Pages of a budget from which on tables are made that a small program never touches: 1 GiB.
+const LARGE_LIMIT: u64 = 1 << 18;
 
 /// What an engine is made of.
 pub struct EngineOptions {
@@ -446,6 +448,9 @@ impl Engine {
     /// Says how to find out how much of the agent's memory, the stores' tables included, was ever touched.
     pub fn looks_at_own_with(&mut self, touched: fn() -> usize) {
         self.own.look_with(touched);
+        if self.account.tree_limit() >= LARGE_LIMIT {
+            self.own.look(self.contents.seal_bytes());
+        }
     }
 
     /// Bytes that are neither pages nor compressed ones.
@@ -477,7 +482,7 @@ impl Engine {
         let (resident, parked) = (self.pages.in_memory() as u64, self.moving.parked() as u64);
         let tight = self.tight();
         let own = if self.resident_only { 0 } else { (self.own_bytes() / PAGE) as u64 };
-        let stored = self.contents.own();
+        let stored = self.contents.alone();
         self.account.has(resident + parked + own + stored, self.counts.statistics());
         self.account.publish_memory(resident, parked, self.contents.pool_bytes(), tight);
     }

@@ -1,9 +1,9 @@
 //! What the agent takes of a process beside its pages and what they are compressed to.
 //!
 //! The agent knows what it has mapped, and of that it touches a part: tables are made larger ahead, and buffers are
-//! there before they are used. A process alone is charged for all that is mapped. In a tree of many, where that would
-//! be as much as the programs have, the kernel is asked what is in memory: at a fork on both sides, and now and then
-//! from then on.
+//! there before they are used. A process alone is charged for all that is mapped. In a tree of many, and where tables are
+//! those of a large budget, that would be as much as the programs have: the kernel is asked what is in memory, at a fork
+//! on both sides or at the start, and now and then from then on.
 //!
 //! Invariants: what was mapped since the last look counts whole; what is touched between two looks of what was there
 //! already does not count before the second. Cost: a walk through the page tables of the agent's own memory, twenty

@@ -84,6 +84,8 @@ pub struct Slot {
     pub(crate) has: AtomicI64,
     /// Pages that it has given up so far.
     pub(crate) gave: AtomicU64,
+    /// Pages that it has stored so far while others shared them.
+    pub(crate) apart: AtomicU64,
     /// Pages that it would like to have, and when it said so.
     pub(crate) wanted: AtomicI64,
     pub(crate) said: AtomicU64,

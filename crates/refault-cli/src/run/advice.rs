@@ -5,8 +5,9 @@
 //! 100 refaults do not exceed is the advice: of the whole run in its totals, of the last seconds while it is watched.
 //!
 //! Its error: sizes are rounded up by a 32nd at most; a policy that evicts the same pages again and again makes it too
-//! large, up to its bound. Invariant: it never exceeds what the program has had, with the tool's own memory. Where
-//! refaults are there but too few were followed, it says so. Cost: a copy of a thousand counts for each look.
+//! large, up to its bound. `scripts/dev/advice.py` compares it with bisection. Invariant: it never exceeds what the
+//! program has had, with the tool's own memory. Where refaults are there but too few were followed, it says so. Cost: a
+//! copy of a thousand counts for each look.
 
 pub(crate) mod curve;
 pub(crate) mod thrash;

@@ -27,11 +27,13 @@ impl Engine {
         // More than all that is there cannot change sides.
         let changes = (self.account.tree_limit() as usize / CHILD_PART).min(self.pages.in_memory());
         let for_child = self.own_bytes() / PAGE + MIN_PAGES as usize + changes;
+        self.account.reserves_ahead(true);
         self.make_room(for_child);
         self.sharing.join(|| self.account.family());
         let shared = self.shareable();
         self.account.before_fork((self.own_bytes() / PAGE) as u64, shared);
         self.settle();
+        self.account.reserves_ahead(false);
         self.contents.before_fork();
         self.moving.share();
         self.guard_all();
@@ -83,7 +85,7 @@ impl Engine {
         self.moving.after_fork(uffd)?;
         self.pages.wait_for_nothing();
         let shared = self.shareable();
-        self.account.after_fork(shared);
+        self.account.after_fork(shared, self.contents.alone());
         self.contents.after_fork();
         self.counts.take();
         self.arm_mirror()?;

@@ -462,6 +462,7 @@ impl Engine {
         self.pages.set(page, State::Stored(slot), entry.shadow());
         let shared = self.moving.is_stored(place);
         self.account.unshared(u64::from(shared));
+        self.account.stored_apart(u64::from(shared));
         self.counts.stored();
         self.went(owner);
     }

@@ -66,6 +66,10 @@ pub struct Account {
     gave: u64,
     /// Pages that it has stored so far and that others know of.
     stored: u64,
+    /// Pages that are or were stored here and that others had too, those of its parent before the fork among them.
+    apart: u64,
+    /// What it reserves now is for a child that may never use it.
+    ahead: bool,
     /// It may have children that share pages with it.
     has_heirs: bool,
     /// The slot of a child that is about to be.
@@ -93,6 +97,8 @@ impl Account {
             inherited: Inherited::default(),
             gave: 0,
             stored: 0,
+            apart: 0,
+            ahead: false,
             has_heirs: false,
             birth: None,
             said: 0,
@@ -136,6 +142,7 @@ impl Account {
         slots[slot].tight.store(i64::MAX, Ordering::Relaxed);
         slots[slot].gave.store(0, Ordering::Relaxed);
         slots[slot].has.store(0, Ordering::Relaxed);
+        slots[slot].apart.store(0, Ordering::Relaxed);
         slots[slot].lender.store(lender, Ordering::Relaxed);
         slots[slot].lent.store(0, Ordering::Relaxed);
         slots[slot].locked.store(0, Ordering::Relaxed);
@@ -219,6 +226,19 @@ impl Account {
         self.shared().stored.load(Ordering::Relaxed) + statistics.stored.saturating_sub(self.stored)
     }
 
+    /// Pages are stored that a fork shares. With more memory they would be shared still.
+    pub fn stored_apart(&mut self, pages: u64) {
+        self.apart += pages;
+        if let Some(slot) = self.slot {
+            self.shared().slots[slot].apart.store(self.apart, Ordering::Relaxed);
+        }
+    }
+
+    /// What is reserved from now on is for a child that may never use it, or is not any more: it is no use of memory.
+    pub fn reserves_ahead(&mut self, ahead: bool) {
+        self.ahead = ahead;
+    }
+
     /// This process has `pages` pages in memory and out of it, the agent's among them, if those count that it shares.
     pub fn has(&mut self, pages: u64, statistics: &Statistics) {
         let shared = self.shared();
@@ -227,7 +247,8 @@ impl Account {
             shared.stored.fetch_add(new, Ordering::Relaxed);
         }
         if let Some(slot) = self.slot {
-            let pages = (pages as i64 - self.lent()).max(0);
+            let common = self.inherited.common(shared, self.apart);
+            let pages = (pages as i64 - common).max(0);
             let change = pages - shared.slots[slot].has.swap(pages, Ordering::Relaxed);
             if change != 0 {
                 shared.have(change);
@@ -273,11 +294,12 @@ impl Account {
     }
 
     /// In a forked child: of what it has, `pages` are shared with the parent. They stay charged to the parent as long
-    /// as that has them too.
-    pub fn after_fork(&mut self, pages: u64) {
+    /// as that has them too. Beside them both have `stored` that are out of memory.
+    pub fn after_fork(&mut self, pages: u64, stored: u64) {
         let turn = |slot: usize| self.shared().slots[slot].turn.load(Ordering::Relaxed);
         let lender = self.slot.map_or((0, 0), |slot| (slot, turn(slot)));
-        self.inherited = Inherited::new(pages as i64, lender, self.gave);
+        self.inherited = Inherited::new(pages as i64, stored as i64, lender, self.gave, self.apart);
+        self.apart = stored;
         (self.charged, self.stored, self.has_heirs) = (0, 0, false);
         match self.birth.take() {
             Some(slot) => {
@@ -513,7 +535,7 @@ impl Account {
     fn charged_now(&mut self, pages: i64, change: i64) {
         self.charged = pages;
         let shared = self.shared();
-        if change > 0 {
+        if change > 0 && !self.ahead {
             shared.raise_peak();
         }
         if let Some(slot) = self.slot {

@@ -39,6 +39,9 @@ pub(crate) struct Inherited {
     lender: (usize, u32),
     had: i64,
     gave: u64,
+    /// What both had at the fork, whatever became of it, and what the parent had stored of what it shared by then.
+    all: i64,
+    apart: u64,
     /// At the last look: shared pages of this process, and how many of them others make up for if each is divided by
     /// those that share it.
     shared: i64,
@@ -54,14 +57,16 @@ pub(crate) struct Inherited {
 }
 
 impl Inherited {
-    /// At a fork: `pages` are shared with the parent, which has a slot in one of its turns and has given up `gave`
-    /// pages so far.
-    pub(crate) fn new(pages: i64, lender: (usize, u32), gave: u64) -> Inherited {
+    /// At a fork: `pages` are shared with the parent, and `stored` are out of memory for both. The parent has a slot in
+    /// one of its turns, has given up `gave` pages so far and stored `apart` of them.
+    pub(crate) fn new(pages: i64, stored: i64, lender: (usize, u32), gave: u64, apart: u64) -> Inherited {
         Inherited {
             pages,
             lender,
             had: pages,
             gave,
+            all: pages + stored,
+            apart,
             looked: sys::now(),
             pause: MIN_PAUSE,
             is_new: true,
@@ -132,6 +137,19 @@ impl Inherited {
         let (slot, turn) = self.lender;
         let heirs = segment.heirs(Slot::lender_word(slot, turn)).count().max(1) as i64;
         held + (left * self.others / self.shared).min(left - left / heirs)
+    }
+
+    /// Pages that others have too, or would have if neither this process nor its parent had stored any: this one has
+    /// stored `apart` of what it shares. Of a page that was stored and is gone since it is not known.
+    pub(crate) fn common(&self, segment: &Shared, apart: u64) -> i64 {
+        let (lent, (slot, turn)) = (self.lent(segment), self.lender);
+        let lender = &segment.slots[slot];
+        let is_there = lender.turn.load(Ordering::Relaxed) == turn && lender.process.load(Ordering::Relaxed) > 0;
+        if self.all == 0 || !is_there {
+            return lent;
+        }
+        let parents = lender.apart.load(Ordering::Relaxed).saturating_sub(self.apart);
+        lent.max(lent.saturating_add_unsigned(apart + parents).min(self.all))
     }
 
     /// Those of them that the parent has too.

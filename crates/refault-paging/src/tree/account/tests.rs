@@ -68,6 +68,60 @@ fn those_that_lack_memory_come_to_have_equal_parts() {
 }
 
 #[test]
+fn what_a_fork_shares_is_had_once_although_both_have_stored_it() {
+    let shared = segment(4000);
+    let mut parent = joined(shared);
+    let had = || (shared.has.load(Ordering::Relaxed), shared.most.load(Ordering::Relaxed));
+    let counts = Statistics::default();
+    assert!(parent.reserve(1000));
+    parent.has(1000, &counts);
+    parent.before_fork(0, 0);
+    let mut child = Account { shared, ..parent };
+    child.after_fork(1000, 0);
+    parent.has_forked(sys::process_id());
+    child.has(1010, &counts);
+    assert_eq!(had(), (1010, 1010));
+    // The child stores some, the parent others, and then what the parent has stored the child stores too.
+    child.unshared(300);
+    child.stored_apart(300);
+    child.has(1010, &counts);
+    parent.unshared(400);
+    parent.stored_apart(400);
+    parent.has(1000, &counts);
+    child.has(1010, &counts);
+    assert_eq!(had(), (1010, 1010));
+    // What it has written to is its own, with more memory too.
+    child.unshared(100);
+    child.has(1010, &counts);
+    assert_eq!(had(), (1110, 1110));
+    // What was stored already is had by both as well, in a second child that brings half of it back.
+    parent.before_fork(0, 0);
+    let mut second = Account { shared, ..parent };
+    second.after_fork(600, 400);
+    parent.has_forked(sys::process_id());
+    (0..2).for_each(|_| second.has(1000, &counts));
+    assert_eq!(had().0, 1110);
+    second.leave(&counts);
+    parent.leave(&counts);
+    child.has(1010, &counts);
+    assert_eq!(had().0, 1010);
+}
+
+#[test]
+fn what_is_reserved_for_a_child_is_no_use_of_memory() {
+    let shared = segment(4000);
+    let mut parent = joined(shared);
+    let peak = || shared.peak.load(Ordering::Relaxed);
+    assert!(parent.reserve(1000));
+    parent.reserves_ahead(true);
+    assert!(parent.reserve(2000) && parent.reserve(1000));
+    parent.reserves_ahead(false);
+    assert_eq!(peak(), 1000);
+    assert!(parent.reserve(1001));
+    assert_eq!(peak(), 1001);
+}
+
+#[test]
 fn what_a_child_inherited_is_its_own_once_the_parent_has_given_it_up() {
     let shared = segment(4000);
     let mut parent = joined(shared);
@@ -77,7 +131,7 @@ fn what_a_child_inherited_is_its_own_once_the_parent_has_given_it_up() {
     parent.before_fork(0, 0);
     assert!(parent.has_relatives(), "the child that is about to be");
     let mut child = Account { shared, ..parent };
-    child.after_fork(1000);
+    child.after_fork(1000, 0);
     parent.has_forked(sys::process_id());
     let charged = |child: &Account| (child.charged(), shared.total.load(Ordering::Relaxed));
     assert!(child.reserve(1010));
@@ -108,7 +162,7 @@ fn family(shared: &'static Shared, children: u32) -> (Account, Vec<Account>) {
         .map(|_| {
             parent.before_fork(0, 0);
             let mut child = Account { shared, ..parent };
-            child.after_fork(1000);
+            child.after_fork(1000, 0);
             parent.has_forked(sys::process_id());
             assert!(child.reserve(1000));
             child
@@ -142,7 +196,7 @@ fn what_is_reserved_for_a_child_nobody_takes_before_it_runs() {
     assert!(parent.reserve(1000));
     assert!(other.reserve(without_slack(4000) - 1100) && !other.reserve(without_slack(4000) - 1000));
     let mut child = Account { shared, ..parent };
-    child.after_fork(1000);
+    child.after_fork(1000, 0);
     parent.has_forked(sys::process_id());
     assert!(child.reserve(1100));
     assert_eq!(child.charged(), 100);
