@@ -5,6 +5,7 @@ import gc
 import multiprocessing
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -35,6 +36,17 @@ def test_an_array_larger_than_its_budget_holds_what_was_written(budget):
     assert stats["resident_bytes"] <= BUDGET and stats["stored"] > 0
     assert (array.sum(axis=1) == np.arange(array.size).reshape(array.shape).sum(axis=1)).all()
     assert budget.stats()["faults"] > 0
+
+
+def test_who_reads_a_file_as_an_array_is_no_writer_of_it(budget, tmp_path):
+    program = tmp_path / "program"
+    shutil.copy("/bin/true", program)
+    array = refault.from_file(program, budget=budget)
+    assert subprocess.run([program]).returncode == 0, "what others may write to cannot be run"
+    assert array[:4].tobytes() == b"\x7fELF"
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="not a regular file"):
+        refault.from_file(tmp_path / "pipe", budget=budget)
 
 
 def test_memory_is_given_back_with_the_last_view(budget):

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::ops::{Deref, DerefMut, Range};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -67,7 +67,8 @@ impl Pager {
     /// [`Region::sync`]. Regular files that say how long they are only: not those in `/proc`.
     pub fn file_region(&self, path: &Path) -> Result<Region, PagerError> {
         let failed = |error| PagerError::File { path: path.to_owned(), error };
-        let file = File::options().read(true).write(true).open(path).or_else(|_| File::open(path)).map_err(failed)?;
+        // A pipe without a writer would keep us waiting.
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         if !metadata.is_file() {
             let why = if metadata.is_dir() {

@@ -340,6 +340,12 @@ fn a_file_region_reads_its_file_and_keeps_writes_until_sync() {
     let pager = pager(1, options());
     let mut region = pager.file_region(&path).expect("a region");
     assert_eq!(region.len(), bytes);
+    let open = std::fs::read_dir("/proc/self/fd").expect("descriptors").flatten();
+    let mut open = open.filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|at| at == path));
+    let number = open.next().expect("it is open").file_name();
+    let about = std::fs::read_to_string(std::path::Path::new("/proc/self/fdinfo").join(number)).expect("its flags");
+    let is_reader = |line: &str| line.starts_with("flags:") && line.ends_with('0');
+    assert!(open.next().is_none() && about.lines().any(is_reader), "it is open for reading: {about}");
     for round in 0..2 {
         assert!(region.iter().enumerate().all(|(n, byte)| *byte == (n / PAGE) as u8), "round {round}");
     }
