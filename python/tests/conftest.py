@@ -53,6 +53,23 @@ def store(tmp_path_factory):
 
 
 @pytest.fixture
+def whole_seconds(tmp_path):
+    """A directory where times are whole seconds."""
+    image, mounted = tmp_path / "image", tmp_path / "mounted"
+    mounted.mkdir()
+    with open(image, "wb") as file:
+        file.truncate(16 << 20)
+    try:
+        # Inodes of 128 bytes have no room for more.
+        subprocess.run(["mkfs.ext4", "-q", "-F", "-I", "128", image], check=True, capture_output=True)
+        subprocess.run(["mount", "-o", "loop", image, mounted], check=True, capture_output=True)
+    except (FileNotFoundError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no file system can be mounted: {error}")
+    yield mounted
+    subprocess.run(["umount", mounted], check=True)
+
+
+@pytest.fixture
 def path(tmp_path):
     """A file of 3,000 lines, where there is direct I/O."""
     path = tmp_path / "data"

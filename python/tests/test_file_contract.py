@@ -525,6 +525,20 @@ def test_what_a_child_process_writes_by_the_descriptor_is_not_written_over(path)
     assert seen[: len(seen) // 2] == seen[len(seen) // 2 :]
 
 
+def test_what_is_written_by_a_descriptor_is_found_where_times_are_whole_seconds(whole_seconds):
+    path = whole_seconds / "data"
+    path.write_bytes(b"at first" * 1000)
+    cache = refault.Cache("1M")
+    with cache.open(path, "r+b") as file:
+        for turn in range(30):
+            os.pwrite(file.fileno(), b"%04d" % turn, 0)
+            assert file.read_at(0, 4) == b"%04d" % turn
+            with open(path, "r+b") as other:
+                other.write(b"%05d" % turn)
+            with cache.open(path) as again:
+                assert again.read(5) == b"%05d" % turn
+
+
 def test_a_descriptor_that_others_closed_is_not_closed_again(path):
     file = refault.open(path, "r+b", memory="1M")
     number = file.fileno()
