@@ -11,8 +11,11 @@
 //! assert_eq!(of_path("/system.slice/cron.service").text, "cron.service");
 //! ```
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
 
+use rustix::fs::{Mode, OFlags, ResolveFlags};
 use serde::Serialize;
 
 use crate::text::printable;
@@ -22,7 +25,7 @@ const SHORT_ID: usize = 12;
 /// All characters of it.
 const ID: usize = 64;
 /// The longest that a name of a host is read.
-const MAX_HOSTNAME: usize = 253;
+const MAX_HOSTNAME: u64 = 253;
 
 /// What a group is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -67,16 +70,29 @@ pub fn of_path(path: &str) -> Name {
     Name { kind, text: if is_unit { unescaped(last) } else { last.to_owned() }, pod }
 }
 
-/// The name of a container's own host, which is what its orchestrator calls it: that of the first process that has
+/// The name of a container's own host, which is what its orchestrator calls it: that of the first process, if it has
 /// another than this host.
 pub fn hostname(processes: &[u32]) -> Option<String> {
     let ours = fs::read("/etc/hostname").unwrap_or_default();
-    processes.iter().take(1).find_map(|pid| {
-        let theirs = fs::read(format!("/proc/{pid}/root/etc/hostname")).ok().filter(|name| *name != ours)?;
-        let name = theirs.trim_ascii();
-        let is_name = !name.is_empty() && name.len() <= MAX_HOSTNAME;
-        is_name.then(|| printable(name))
-    })
+    let theirs = hostname_below(Path::new(&format!("/proc/{}/root", processes.first()?)))?;
+    (theirs != printable(ours.trim_ascii())).then_some(theirs)
+}
+
+/// What `/etc/hostname` holds below a directory. A container writes what it likes there: links lead to what is below the
+/// directory, a pipe is not waited for, and no more is read than a name is long.
+fn hostname_below(root: &Path) -> Option<String> {
+    let root = rustix::fs::open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let file = File::from(rustix::fs::openat2(&root, "etc/hostname", flags, Mode::empty(), within).ok()?);
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut name = Vec::new();
+    file.take(MAX_HOSTNAME + 2).read_to_end(&mut name).ok()?;
+    let name = name.trim_ascii();
+    let is_name = !name.is_empty() && name.len() as u64 <= MAX_HOSTNAME;
+    is_name.then(|| printable(name))
 }
 
 /// The name of a process as the kernel keeps it; nothing if it has ended.
@@ -132,7 +148,44 @@ fn unescaped(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+    use std::time::Duration;
+
     use super::*;
+
+    /// A container's own root may hold anything: of what is no short file nothing is taken, and nothing is waited for.
+    #[test]
+    fn what_a_container_calls_its_host_is_a_short_file_of_its_own() {
+        let place = tempfile::tempdir().expect("a directory");
+        let (root, file) = (place.path().join("root"), place.path().join("root/etc/hostname"));
+        fs::create_dir_all(root.join("etc")).expect("room");
+        let below = || {
+            let (told, tells) = std::sync::mpsc::channel();
+            let root = root.clone();
+            std::thread::spawn(move || told.send(hostname_below(&root)));
+            tells.recv_timeout(Duration::from_secs(60)).expect("nothing is waited for")
+        };
+        let put = |make: &dyn Fn()| {
+            let _ = fs::remove_file(&file);
+            make();
+            below()
+        };
+        assert_eq!(put(&|| fs::write(&file, " web-7\n").expect("room")).as_deref(), Some("web-7"));
+        assert_eq!(put(&|| fs::write(&file, "a\nb\x1b").expect("room")).as_deref(), Some("a\\nb\\u{1b}"));
+        let longest = "x".repeat(MAX_HOSTNAME as usize);
+        assert_eq!(put(&|| fs::write(&file, format!("{longest}\n")).expect("room")), Some(longest.clone()));
+        assert_eq!(put(&|| fs::write(&file, format!("{longest}x\n")).expect("room")), None);
+        assert_eq!(put(&|| fs::write(&file, vec![b'x'; 1 << 20]).expect("room")), None);
+        let pipe = || rustix::fs::mkfifoat(rustix::fs::CWD, &file, Mode::RUSR).expect("room");
+        assert_eq!(put(&pipe), None);
+        // Links are followed as the container would: what is outside is not read.
+        fs::write(place.path().join("secret"), "of-the-host").expect("room");
+        assert_eq!(put(&|| symlink(place.path().join("secret"), &file).expect("room")), None);
+        assert_eq!(put(&|| symlink("../../secret", &file).expect("room")), None);
+        assert_eq!(put(&|| symlink("/dev/zero", &file).expect("room")), None);
+        fs::write(root.join("name"), "inside").expect("room");
+        assert_eq!(put(&|| symlink("/name", &file).expect("room")).as_deref(), Some("inside"));
+    }
 
     #[test]
     fn units_containers_and_pods_are_told_by_their_paths() {
