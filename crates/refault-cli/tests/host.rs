@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use common::{refault, rows, stdout, text};
@@ -107,6 +108,35 @@ fn json_is_as_its_schema_says_and_names_cannot_break_it() {
             assert_eq!(all[0].last().map(String::as_str), Some("within_100ms_bytes"));
         }
     }
+}
+
+/// What a group accesses is not known to who may not look at its processes: a limit of what is left would be too small.
+#[test]
+fn to_another_user_no_working_set_of_a_group_is_said() {
+    if !rustix::process::geteuid().is_root() {
+        skip_required(format_args!("another user's program can be started by root alone"));
+        return;
+    }
+    let Some(busy) = Busy::new("of-root") else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let binary = directory.path().join("refault");
+    std::fs::copy(env!("CARGO_BIN_EXE_refault"), &binary).expect("room");
+    let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(directory.path(), everyone).expect("is ours");
+    // At itself it may look.
+    let mut stranger = Command::new(&binary);
+    stranger.args(["host", "--once", "--ages", "50ms", "--csv"]).uid(65534).gid(65534).current_dir("/");
+    let output = stranger.output().expect("it starts");
+    let (said, out) = (text(&output.stderr), text(&output.stdout));
+    assert!(said.contains("no working set is known of") && said.contains("be root"), "{said}");
+    let all = rows(&out);
+    let column = |name: &str| all[0].iter().position(|title| title == name).expect("a column");
+    let ours = all.iter().find(|row| row[column("path")] == busy.group.path()).expect("the group is listed");
+    let seen = ["within_50ms_bytes", "high_bytes", "max_bytes"].map(|name| ours[column(name)].as_str());
+    assert_eq!(seen, ["", "", ""], "{ours:?}");
+    // Root may look.
+    let all = rows(&stdout(&["host", "--once", "--ages", "50ms", "--csv", "--group", busy.group.path()]));
+    assert!(!all[1][column("high_bytes")].is_empty(), "{all:?}");
 }
 
 #[test]

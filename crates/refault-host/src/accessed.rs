@@ -28,6 +28,9 @@ pub struct Accessed {
     pub error_bytes: u64,
     /// The source counts pages that are charged to the group, and only those.
     pub is_by_charge: bool,
+    /// Processes are in it at which this one may not look, of other users or PID namespaces: what they access is not in
+    /// the sums.
+    pub is_in_part: bool,
 }
 
 impl Accessed {
@@ -36,6 +39,7 @@ impl Accessed {
         self.file_bytes = self.file_bytes.saturating_add(other.file_bytes);
         self.error_bytes = self.error_bytes.saturating_add(other.error_bytes);
         self.is_by_charge |= other.is_by_charge;
+        self.is_in_part |= other.is_in_part;
     }
 }
 
@@ -113,7 +117,7 @@ fn by_list(groups: &[Group], lists: &[List], then: &HashMap<(u64, u64), u64>) ->
         let all = accessed_since(std::slice::from_ref(list), then);
         let anonymous_bytes = anonymous.saturating_mul(PAGE);
         let file_bytes = all.saturating_sub(anonymous).saturating_mul(PAGE);
-        own[*at].add(Accessed { anonymous_bytes, file_bytes, error_bytes: 0, is_by_charge: true });
+        own[*at].add(Accessed { anonymous_bytes, file_bytes, is_by_charge: true, ..Accessed::default() });
     }
     own
 }

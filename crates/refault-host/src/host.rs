@@ -36,6 +36,8 @@ const MIN_RATE: Duration = Duration::from_millis(500);
 struct Known {
     /// By age.
     measured: Vec<Option<Measured>>,
+    /// What was measured last left out processes.
+    is_in_part: bool,
     figures: Option<(Instant, Figures)>,
     refaults_per_second: Option<f64>,
     pressure: Option<f64>,
@@ -122,6 +124,11 @@ impl Host {
         self.known.len()
     }
 
+    /// Groups of which no working set is known, because processes are in them at which this one may not look.
+    pub fn in_part(&self) -> usize {
+        self.known.values().filter(|known| known.is_in_part).count()
+    }
+
     /// Share of a processor that looks took so far.
     pub fn share(&self) -> f64 {
         self.spent.as_secs_f64() / self.begun.elapsed().as_secs_f64().max(1e-3)
@@ -176,7 +183,9 @@ impl Host {
             let Some(figures) = self.figures(group) else { continue };
             let known = self.known.entry(group.id).or_default();
             known.measured.resize(self.ages.len(), None);
-            known.measured[age] = Some(measured(*accessed, &figures, window));
+            // Less than was accessed would be said of it, and a limit that is too small.
+            known.measured[age] = (!accessed.is_in_part).then(|| measured(*accessed, &figures, window));
+            known.is_in_part = accessed.is_in_part;
         }
     }
 
@@ -232,14 +241,14 @@ mod tests {
 
     fn of(stat: Stat, anonymous_bytes: u64, file_bytes: u64, error_bytes: u64) -> Measured {
         let figures = Figures { usage_bytes: 200, stat, ..Figures::default() };
-        measured(Accessed { anonymous_bytes, file_bytes, error_bytes, is_by_charge: false }, &figures, WINDOW)
+        measured(Accessed { anonymous_bytes, file_bytes, error_bytes, ..Accessed::default() }, &figures, WINDOW)
     }
 
     #[test]
     fn no_more_is_accessed_than_is_charged() {
         let stat = Stat { anonymous_bytes: 100, mapped_bytes: 50, file_bytes: 80, ..Stat::default() };
         assert_eq!(of(stat, 70, 90, 500), Measured { window: WINDOW, bytes: 120, error_bytes: 30 });
-        let exact = Accessed { anonymous_bytes: 70, file_bytes: 90, error_bytes: 0, is_by_charge: true };
+        let exact = Accessed { anonymous_bytes: 70, file_bytes: 90, is_by_charge: true, ..Accessed::default() };
         assert_eq!(measured(exact, &Figures { stat, ..Figures::default() }, WINDOW).bytes, 160);
     }
 

@@ -39,10 +39,15 @@ pub struct Group {
 }
 
 impl Group {
-    /// The processes in it, not those of groups below; none if it is gone.
+    /// The processes in it that this PID namespace has, not those of groups below; none if it is gone.
     pub fn processes(&self) -> Vec<u32> {
+        self.members().into_iter().filter(|pid| *pid > 0).collect()
+    }
+
+    /// All processes in it, with 0 for each that this PID namespace does not have.
+    pub(crate) fn members(&self) -> Vec<u32> {
         let text = fs::read_to_string(self.directory.join("cgroup.procs")).unwrap_or_default();
-        text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 0).collect()
+        text.lines().filter_map(|line| line.parse().ok()).collect()
     }
 }
 
@@ -117,6 +122,6 @@ mod tests {
         let found = below(&[mount.clone(), mount]);
         let paths: Vec<(&str, Option<usize>)> = found.iter().map(|group| (group.path.as_str(), group.parent)).collect();
         assert_eq!(paths, [("/", None), ("/system.slice", Some(0)), ("/system.slice/a\\nb.service", Some(1))]);
-        assert_eq!((found[2].processes(), found[1].processes()), (vec![17], vec![]));
+        assert_eq!((found[2].members(), found[2].processes(), found[1].processes()), (vec![17, 0], vec![17], vec![]));
     }
 }

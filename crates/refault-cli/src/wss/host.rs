@@ -164,6 +164,7 @@ pub fn run(args: &HostArgs) -> Result<(), Failure> {
             }
             host.step().map_err(|error| unseen(&error))?;
         }
+        tell_of_others(&host, &mut 0);
         let report = host.report();
         keep(&mut history, args, &report)?;
         return show(out, format, &report);
@@ -171,6 +172,7 @@ pub fn run(args: &HostArgs) -> Result<(), Failure> {
     say(format_args!("accesses: {}; Ctrl-C ends it", host.words()));
     let mut next = Instant::now() + args.interval;
     host.report();
+    let mut told = 0;
     loop {
         let due = host.due().min(next);
         if !sleep(due.saturating_duration_since(Instant::now()), &asked) {
@@ -181,6 +183,7 @@ pub fn run(args: &HostArgs) -> Result<(), Failure> {
         }
         if next <= Instant::now() {
             next = Instant::now() + args.interval;
+            tell_of_others(&host, &mut told);
             let report = host.report();
             keep(&mut history, args, &report)?;
             show(None, format, &report)?;
@@ -218,6 +221,18 @@ fn opened(args: &HostArgs) -> Result<Host, Failure> {
         say(format_args!("not from generations: {why}"));
     }
     Ok(host)
+}
+
+/// Says of how many groups no working set is known, because processes in them cannot be looked at, if that has changed.
+fn tell_of_others(host: &Host, told: &mut usize) {
+    let count = host.in_part();
+    if count > 0 && count != *told {
+        let groups = if count == 1 { "group" } else { "groups" };
+        say(format_args!(
+            "no working set is known of {count} {groups}: processes of other users or PID namespaces are in them; {BE_ROOT} of the host"
+        ));
+    }
+    *told = count;
 }
 
 fn unseen(error: &std::io::Error) -> Failure {

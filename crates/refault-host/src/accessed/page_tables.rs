@@ -74,7 +74,7 @@ pub fn clear(groups: &[Group]) -> io::Result<()> {
 
 /// What was accessed of each group itself since.
 pub fn look(groups: &[Group]) -> Vec<Accessed> {
-    groups.iter().map(|group| Sums::of(&group.processes()).accessed()).collect()
+    groups.iter().map(|group| Sums::of(&group.members()).accessed()).collect()
 }
 
 /// Sums over the processes of a group.
@@ -89,8 +89,10 @@ impl Sums {
         let mut sums = Sums::default();
         for pid in processes {
             let mut shared = HashMap::new();
-            // One that has ended, or belongs to another user, is left out.
-            let _ = each_mapping(*pid, |mapping, object| sums.see(mapping, object, &mut shared));
+            // One that has ended is left out.
+            let seen = each_mapping(*pid, |mapping, object| sums.see(mapping, object, &mut shared));
+            sums.own.is_in_part |=
+                *pid == 0 || seen.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
             sums.end(shared);
         }
         sums
@@ -183,6 +185,16 @@ mod tests {
         let some = (mapping(64, 16, 16, 0), Some((1, 9)));
         let both = sums(&[&[some], &[part]]);
         assert_eq!((both.anonymous_bytes, both.file_bytes, both.error_bytes), (0, 16 * MIB, 16 * MIB));
+    }
+
+    #[test]
+    fn a_process_of_another_namespace_leaves_the_sum_in_part() {
+        let own = std::process::id();
+        assert!(!Sums::of(&[own]).accessed().is_in_part);
+        let part = Sums::of(&[own, 0]).accessed();
+        assert!(part.is_in_part && part.file_bytes > 0, "{part:?}");
+        // One that has ended has accessed nothing.
+        assert!(!Sums::of(&[u32::MAX]).accessed().is_in_part);
     }
 
     #[test]
