@@ -141,6 +141,7 @@ fn what_was_changed_is_put_back_at_the_end_and_after_a_kill_by_the_next_start() 
     let dry = busy.apply(&["--for", "4s"]).output().expect("it starts");
     let said = text(&dry.stderr);
     assert!(dry.status.success() && said.contains("nothing is changed") && said.contains(": limit "), "{said}");
+    assert!(said.ends_with("nothing was changed\n") && !said.contains("killed"), "{said}");
     assert_eq!(busy.limits(), before);
     assert!(busy.usage() > 110 * MIB, "a dry run reclaimed");
 
@@ -156,6 +157,8 @@ fn what_was_changed_is_put_back_at_the_end_and_after_a_kill_by_the_next_start() 
     applied.kill().expect("it runs");
     applied.wait().expect("it ends");
     assert!(busy.limits().0 < before.0, "a kill leaves the limit");
+    let dry = text(&busy.apply(&["--for", "1s"]).output().expect("it starts").stderr);
+    assert!(dry.contains("a run that was killed has left") && dry.contains("--yes puts them back first"), "{dry}");
 
     let mut next = busy.apply(&["--yes"]).spawn().expect("it starts");
     let mut lines = BufReader::new(next.stderr.take().expect("a pipe"));

@@ -97,6 +97,9 @@ fn what_is_dropped_is_confirmed_and_written_first() {
         text(&refused.stderr)
     );
     assert_eq!(found(directory.path(), &[])["cached_bytes"], 3 * MIB);
+    assert!(text(&refused.stderr).contains(&format!("let go of 2 files below {path}, of which")));
+    let one = text(&refault(&["host", "--drop", &format!("{path}/dirty")]).stderr);
+    assert!(one.contains(&format!("let go of {path}/dirty, of which")), "{one}");
     let dropped = refault(&["host", "--drop", path, "--yes"]);
     assert!(dropped.status.success() && text(&dropped.stderr).contains("let go of"), "{}", text(&dropped.stderr));
     assert_eq!(found(directory.path(), &[])["cached_bytes"], 0);

@@ -79,6 +79,16 @@ impl Journal {
         Ok(Journal { path: path.to_owned(), changes, has_failed: false, _lock: lock })
     }
 
+    /// How many changes the journal of a path holds of a program that was killed; 0 while one holds it, and if there is none.
+    pub fn left(path: &Path) -> usize {
+        let lock = File::open(path.with_extension("lock"));
+        if lock.is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockShared).is_err()) {
+            return 0;
+        }
+        let changes = fs::read(path).ok().and_then(|text| serde_json::from_slice::<Vec<Change>>(&text).ok());
+        changes.map_or(0, |changes| changes.len())
+    }
+
     /// What is to be put back.
     pub fn changes(&self) -> &[Change] {
         &self.changes
@@ -231,14 +241,16 @@ mod tests {
         let again = Change { before: String::new(), ..journal.changes()[0].clone() };
         assert_eq!(journal.note(again).expect("noted"), "max");
         assert_eq!(Journal::open(&path).expect_err("held").kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(Journal::left(&path), 0, "held");
         drop(journal); // As a kill does, nothing is put back.
+        assert_eq!(Journal::left(&path), 2);
         fs::write(two.join("memory.high"), "9500").expect("room");
         let journal = Journal::open(&path).expect("made");
         assert_eq!(journal.changes().len(), 2);
         assert_eq!(journal.put_back().expect("files"), 1);
         let now = |directory: &Path| fs::read_to_string(directory.join("memory.high")).expect("text");
         assert_eq!((now(&one).as_str(), now(&two).as_str()), ("max", "9500"), "another program raised it");
-        assert!(!path.exists());
+        assert!(!path.exists() && Journal::left(&path) == 0);
     }
 
     #[test]

@@ -52,6 +52,11 @@ pub(super) fn run(host: &mut Host, wishes: &Wishes<'_>) -> Result<(), Failure> {
         }
         false => {
             say("a dry run: nothing is changed; add --yes to change limits");
+            let left = Journal::left(wishes.journal);
+            if left > 0 {
+                let limits = if left == 1 { "limit" } else { "limits" };
+                say(format_args!("a run that was killed has left {left} {limits} changed: --yes puts them back first"));
+            }
             None
         }
     };
@@ -100,7 +105,12 @@ pub(super) fn run(host: &mut Host, wishes: &Wishes<'_>) -> Result<(), Failure> {
     let now = last.iter().flat_map(ends).map(|row| (row.id, row.figures.usage_bytes));
     let saved: u64 = now.map(|(id, usage)| first.get(&id).map_or(0, |first| first.saturating_sub(usage))).sum();
     let count = control.end().map_err(|error| failed("cannot put back", error))?;
-    say(format_args!("groups use {} less than at first; {count} limits were put back", bytes_text(saved)));
+    if wishes.yes {
+        let limits = if count == 1 { "limit was" } else { "limits were" };
+        say(format_args!("groups use {} less than at first; {count} {limits} put back", bytes_text(saved)));
+    } else {
+        say("nothing was changed");
+    }
     Ok(())
 }
 

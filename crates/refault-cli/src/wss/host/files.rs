@@ -51,14 +51,20 @@ pub(super) fn change(drop: Option<&PathBuf>, keep: Option<&PathBuf>, yes: bool) 
     let all = change::below(path).map_err(missing)?;
     let scan = Scan { paths: vec![path.clone()], top: 0, crosses_mounts: false };
     let cached = files::scan(&scan).map_err(missing)?.cached_bytes;
-    let question = format!("{verb} {} files below {name}, of which {} are cached", all.len(), bytes_text(cached));
+    let what = if all == [path.clone()] { name.clone() } else { format!("{} below {name}", count_text(all.len())) };
+    let question = format!("{verb} {what}, of which {} are cached", bytes_text(cached));
     confirm(&question, yes)?;
     if drop.is_some() {
         let dropped = change::drop_cached(&all).map_err(|error| Failure::failed("cannot let go of", &name, error))?;
-        say(format_args!("let go of {} of {} files", bytes_text(dropped.bytes), dropped.files));
+        let files = count_text(usize::try_from(dropped.files).unwrap_or(usize::MAX));
+        say(format_args!("let go of {} of {files}", bytes_text(dropped.bytes)));
         return Ok(());
     }
     keep_all(&all, &name)
+}
+
+fn count_text(files: usize) -> String {
+    format!("{files} file{}", if files == 1 { "" } else { "s" })
 }
 
 fn keep_all(all: &[PathBuf], name: &str) -> Result<(), Failure> {
@@ -124,8 +130,8 @@ fn table(out: &mut dyn Write, found: &Found) -> std::io::Result<()> {
     let dirty = found.dirty_bytes.map_or(String::new(), |dirty| format!(", {} of it dirty", bytes_text(dirty)));
     writeln!(
         out,
-        "\n{} files{refused}: {} cached{dirty}, by {}",
-        found.files,
+        "\n{}{refused}: {} cached{dirty}, by {}",
+        count_text(usize::try_from(found.files).unwrap_or(usize::MAX)),
         bytes_text(found.cached_bytes),
         if found.source.is_empty() { "cachestat" } else { found.source }
     )
