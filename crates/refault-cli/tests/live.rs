@@ -247,6 +247,8 @@ fn what_a_record_says_is_enough_is_enough() {
     assert!(text(&output.stderr).contains("overhead"), "{}", text(&output.stderr));
 
     let info: Value = serde_json::from_str(&stdout(&["trace", "info", "--format", "json", &trace])).expect("JSON");
+    let noted = &info["read_as"];
+    assert_eq!((&noted["processes"], noted["intervals"].is_string()), (&"1".into(), true), "{info}");
     let pages = info["distinct_pages"].as_u64().expect("pages");
     assert!((56 << 8..60 << 8).contains(&pages), "{pages} pages of 56 MiB");
     let runs =

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::collapse::Collapsed;
+use crate::error::printable;
 use crate::facts::Format;
 use crate::formats::{self, CsvColumns, FoundBy};
 use crate::generate::{GeneratorReader, WorkloadSpec};
@@ -379,13 +380,27 @@ impl Source {
         if part.is_all() { self } else { Source::Part { whole: Box::new(self), part } }
     }
 
-    /// What to call it in a table: the file's name without format and compression, or the specification.
+    /// What to call it in a table: the file's name without format and compression, or the specification; on one line.
     pub fn name(&self) -> String {
         match self {
-            Source::File { path, options } => options.name.clone().unwrap_or_else(|| formats::stem(path)),
+            Source::File { path, options } => printable(&options.name.clone().unwrap_or_else(|| formats::stem(path))),
             Source::Workload(spec) => spec.to_string(),
             Source::Custom(custom) => custom.name(),
             Source::Part { whole, .. } => whole.name(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_is_called_what_its_file_is_called_on_one_line() {
+        let name = |path: &str| Source::file(path, Options::default()).name();
+        assert_eq!(name("traces/app.u64.zst"), "app");
+        assert_eq!(name("a\x1b[31m\nb.rft"), "a\\u{1b}[31m\\nb");
+        let called = Options { name: Some("one\ttwo".into()), ..Options::default() };
+        assert_eq!(Source::file("x.rft", called).name(), "one\\ttwo");
     }
 }

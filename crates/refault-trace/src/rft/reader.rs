@@ -157,16 +157,26 @@ impl TraceReader for RftReader {
         let others = self.kind.unwrap_or(Kind::Anon).name();
         let kind = ("kind", format!("as each entry says; {others} where its kind bits are clear"));
         let metadata = self.footer.metadata.iter().map(|(key, value)| {
-            let key = match key.as_str() {
-                "source" => "made from",
-                "writer" => "made by",
-                _ => "noted",
-            };
-            (key, crate::error::printable(value))
+            let known = KNOWN_METADATA.iter().find(|(known, _)| known == key);
+            match known {
+                Some((_, words)) => (*words, crate::error::printable(value)),
+                None => ("noted", crate::error::printable(&format!("{key}: {value}"))),
+            }
         });
         [kind].into_iter().chain(metadata).collect()
     }
 }
+
+/// Metadata that refault writes, and what it is called: each by a name of its own, so that none replaces another.
+const KNOWN_METADATA: [(&str, &str); 7] = [
+    ("source", "made from"),
+    ("writer", "made by"),
+    ("recorded", "recorded"),
+    ("granularity", "granularity"),
+    ("intervals", "intervals"),
+    ("processes", "processes"),
+    ("overhead", "overhead"),
+];
 
 /// The footer and where it starts.
 fn read_footer(path: &Path, bytes: &mut dyn Bytes) -> Result<(Footer, u64), TraceError> {
