@@ -14,6 +14,7 @@ use std::path::Path;
 
 use clap::Args;
 use refault_console::{Failure, Format, ResultArgs, in_words, with_output};
+use refault_host::text::printable;
 use refault_pager::kernel_gives::{Given, kernel_gives};
 use refault_pager::pagemap::ScanMethod;
 use refault_pager::probe::Capabilities;
@@ -31,7 +32,7 @@ Examples:
   refault doctor --format json    the same for scripts
   refault doctor --quick          without the measurements
   refault doctor --clean          removes what killed runs left
-  refault doctor ./server         whether 'refault run' can manage this program, and why not; exit code 0 or 1")]
+  refault doctor ./server         whether and how 'refault run' can keep this program's budget; exit code 0 or 1")]
 /// Say what works on this machine, how fast, and what would improve it
 pub struct DoctorArgs {
     #[command(flatten)]
@@ -81,7 +82,8 @@ struct Finding {
 
 impl Finding {
     fn new(name: &'static str, status: Status, detail: impl Into<String>) -> Finding {
-        Finding { name, status, detail: in_words(&detail.into()), measured: Vec::new(), improve: None }
+        let detail = printable(in_words(&detail.into()).as_bytes());
+        Finding { name, status, detail, measured: Vec::new(), improve: None }
     }
 
     fn append(mut self, more: &str) -> Finding {
@@ -301,7 +303,11 @@ fn write_table(out: &mut dyn Write, findings: &[Finding], is_of_machine: bool) -
         writeln!(out, "  {:<21} {}", finding.name, finding.improve.as_deref().unwrap_or_default())?;
     }
     let works = findings.iter().all(|finding| finding.status != Status::Missing);
+    let is_the_kernels = findings.iter().any(|finding| finding.name == "program" && finding.status == Status::Limited);
     let verdict = match (works, is_of_machine) {
+        (true, false) if is_the_kernels => {
+            "'refault run' leaves this program's budget to the kernel: all its memory counts."
+        }
         (true, true) => "'refault run' works here.",
         (false, true) => "'refault run' does not work here.",
         (true, false) => "'refault run' manages this program.",

@@ -243,4 +243,44 @@ mod tests {
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
     }
+
+    /// The words of a line as a shell makes them, up to what it keeps for itself. What a description says begins behind
+    /// two blanks.
+    fn words_of(line: &str) -> Vec<String> {
+        let (mut words, mut quoted) = (vec![String::new()], false);
+        let mut rest = line.trim().chars().peekable();
+        while let Some(one) = rest.next() {
+            match one {
+                '\'' => quoted = !quoted,
+                '|' | '>' | '&' if !quoted => break,
+                ' ' if !quoted && rest.peek() == Some(&' ') => break,
+                ' ' if !quoted => words.push(String::new()),
+                one => words.last_mut().expect("a word").push(one),
+            }
+        }
+        words.retain(|word| !word.is_empty());
+        words
+    }
+
+    fn examples(command: &clap::Command, all: &mut Vec<String>) {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let lines = help.lines().filter(|line| line.starts_with("  refault ") && !line.contains("COMMAND"));
+        all.extend(
+            lines.map(|line| {
+                line.replace("$(pidof node)", "1").replace("$(pidof redis-server)", "1").replace("$!", "1")
+            }),
+        );
+        command.get_subcommands().for_each(|below| examples(below, all));
+    }
+
+    #[test]
+    fn every_example_of_the_help_is_taken() {
+        let mut all = Vec::new();
+        examples(&Cli::command(), &mut all);
+        assert!(all.len() > 80, "{all:?}");
+        for line in all {
+            let taken = Cli::command().try_get_matches_from(words_of(&line));
+            assert!(taken.is_ok(), "{line}: {}", taken.expect_err("it is refused"));
+        }
+    }
 }

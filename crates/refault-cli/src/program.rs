@@ -79,6 +79,11 @@ pub fn remedy(obstacle: &Obstacle) -> String {
     }
 }
 
+/// Whether the kernel may keep the budget of a program of which this was found: it would execute it all the same.
+pub fn is_the_kernels(found: Obstacle) -> bool {
+    found.is_executable() && found != Obstacle::NoAgent
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

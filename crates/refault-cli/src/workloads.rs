@@ -14,7 +14,7 @@ use refault_console::{Format, with_output};
 Examples:
   refault workloads
   refault compare --workload zipf:theta=1.2,pages=256K,accesses=10M,kind=fd
-  refault trace generate scanhot:pages=64K,hot=8K --out scan.u64.zst")]
+  refault trace generate scanhot:pages=64K,hot=8K scan.u64.zst")]
 /// List the workloads that can be generated, and their parameters
 pub struct WorkloadsArgs {
     /// Output format

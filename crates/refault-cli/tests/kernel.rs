@@ -345,6 +345,10 @@ fn auto_takes_the_kernel_for_what_cannot_be_preloaded_into() {
     let said = text(&output.stderr);
     assert!(said.contains("kernel backend: it is statically linked"), "{said}");
     assert_eq!(json(&summary)["backend"], "kernel");
+    let doctor = refault(&["doctor", program]);
+    let found = text(&doctor.stdout);
+    assert!(doctor.status.success() && found.contains("leaves this program's budget to the kernel"), "{found}");
+    assert!(found.contains("statically linked") && !found.contains("does not manage"), "{found}");
     let dynamic = refault(&["run", "--memory", "30M", "--summary", summary.to_str().expect("text"), "--", "true"]);
     assert!(dynamic.status.success());
     assert_eq!(json(&summary)["backend"], "pager");

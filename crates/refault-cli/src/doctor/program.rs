@@ -5,6 +5,7 @@ use std::path::Path;
 
 use refault_console::Failure;
 use refault_image::{Image, Obstacle};
+use refault_kernel::Places;
 
 use super::{Finding, Status};
 use crate::{launch, program};
@@ -25,6 +26,16 @@ pub(super) fn examine(words: &[OsString]) -> Result<Examined, Failure> {
     let agent = program::agent_library();
     let found = program::look(&path, words, agent.as_deref());
     let mut findings = of(&path, &found);
+    // As `refault run` chooses, unless it is told what to take.
+    if found.as_ref().is_err_and(|found| program::is_the_kernels(*found)) {
+        let kernel = super::kernel::finding();
+        if refault_kernel::examine(&Places::default()).is_ok() {
+            findings[0].status = Status::Limited;
+            findings.push(kernel);
+            return Ok(Examined { findings, obstacle: None });
+        }
+        findings.push(kernel);
+    }
     let obstacle =
         found.err().map(|obstacle| Failure::failed("cannot be managed", path.display(), program::remedy(&obstacle)));
     findings.push(super::agent());
@@ -81,5 +92,11 @@ mod tests {
         let found = examine(&[script.into_os_string()]).expect("it is there");
         assert!(found.obstacle.is_none() && found.findings[0].detail.contains("run by /"), "{:?}", found.findings);
         assert!(examine(&["/no/such/program".into()]).is_err());
+        // Whatever a file is called stays on its line.
+        let odd = directory.path().join("a\x1b[31m\nb");
+        std::fs::write(&odd, "text\n").expect("a file");
+        let found = examine(&[odd.into_os_string()]).expect("it is there");
+        let detail = &found.findings[0].detail;
+        assert!(detail.contains("a\\u{1b}[31m\\nb") && !detail.contains(char::is_control), "{detail}");
     }
 }

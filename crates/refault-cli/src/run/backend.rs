@@ -82,7 +82,7 @@ pub(super) fn choose(program: &[OsString], wanted: Wanted, needs_pager: bool, pl
 fn obstacle(words: &[OsString]) -> Option<Obstacle> {
     let path = launch::find_program(&words[0]).ok()?;
     let found = program::look(&path, words, program::agent_library().as_deref()).err()?;
-    (found.is_executable() && found != Obstacle::NoAgent).then_some(found)
+    program::is_the_kernels(found).then_some(found)
 }
 
 /// Figures that a backend does not count.
