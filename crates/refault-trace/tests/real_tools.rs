@@ -202,6 +202,17 @@ fn separators_within_keys_do_not_part_columns() {
     let (found, remarks) = read("t.csv", b"1;a,b;300\n2;a,c;300\n", &said).expect("readable");
     assert!(found[0] != found[1], "{found:?}");
     assert_eq!(remarks, ["unread_columns 2"]);
+    // Where two would do, those columns decide that were given by number.
+    let sized = columns(|columns| {
+        columns.object = Some("2".into());
+        columns.size = Some("3".into());
+        columns.operation = Some(String::new());
+    });
+    for text in ["1;a,b;300\n2;a,c;300\n", "1,a;b,300\n2,a;c,300\n"] {
+        let (found, remarks) = read("t.csv", text.as_bytes(), &sized).expect("readable");
+        assert!(found[0] != found[1], "{text}: {found:?}");
+        assert_eq!(remarks, ["unread_columns 1"], "{text}");
+    }
     assert!(columns(|_| {}).columns.clone().set("separator", "dot").is_err());
     assert_eq!(pages("t.csv", "sep=;\nop;page\nR;7\n"), (vec![7], Vec::new()));
     // A quote within a field is a letter.

@@ -13,7 +13,7 @@
 use super::PAGE_BYTES;
 use super::csv_columns::{CsvColumns, Layout, Position};
 use super::csv_fields::{
-    Field, Operation, TimeUnit, fields, kind_of, operation_of, separator_name, separator_of, separator_of_lines,
+    Field, Operation, TimeUnit, fields, kind_of, operation_of, separator_name, separator_of, separators_of_lines,
     time_number, time_of,
 };
 use super::lis::block_detail;
@@ -121,7 +121,12 @@ impl Csv {
             Some(separator) => (separator, None),
             // A known order of columns needs no more than a line.
             None if !self.is_free() || lines.is_empty() => (separator_of(line), None),
-            None => separator_of_lines(&lines),
+            None => {
+                let possible = separators_of_lines(&lines);
+                let fits = |separator: &&u8| fields(line, **separator).is_ok_and(|fields| self.columns.fit(&fields));
+                let mut fitting = possible.iter().filter(fits).copied();
+                (fitting.next().unwrap_or(possible[0]), fitting.next())
+            }
         };
         self.separator = found;
         if let Some(other) = other {

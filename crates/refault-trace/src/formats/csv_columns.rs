@@ -1,7 +1,7 @@
 //! Which column of a CSV file is what: by the names asked for, by number, or by the names that are usual.
 
 use super::PAGE_BYTES;
-use super::csv_fields::{Field, SEPARATOR_NAMES, TimeUnit, separator_name, separator_named};
+use super::csv_fields::{Field, SEPARATOR_NAMES, TimeUnit, separator_name, separator_named, time_number};
 use super::numbers::number;
 use crate::Kind;
 use crate::remark::{Doubt, Remark};
@@ -405,6 +405,19 @@ impl CsvColumns {
         let given = [&self.page, &self.address, &self.offset, &self.block].into_iter().flatten();
         let mut columns = given.filter_map(|name| name.parse::<usize>().ok());
         columns.any(|column| column > 0 && first.get(column - 1).is_some_and(|field| number(field, "").is_ok()))
+    }
+
+    /// Whether a first line may be parted like this: the columns that were given by number are there, and those that
+    /// hold numbers do.
+    pub(crate) fn fit(&self, first: &[Field]) -> bool {
+        let index = |column: &str| column.parse::<usize>().ok().filter(|number| *number > 0).map(|number| number - 1);
+        let is_number = |field: &Field| time_number(field).is_ok() || number(field, "").is_ok();
+        self.told().iter().all(|(field, column)| {
+            let holds_number = !matches!(*field, "object" | "device" | "operation" | "kind" | "unread" | "separator");
+            column.split('+').filter_map(index).all(|index| {
+                first.get(index).is_some_and(|field| !holds_number || field.trim_ascii().is_empty() || is_number(field))
+            })
+        })
     }
 
     /// The layout that the first line gives, and whether that line only names columns.

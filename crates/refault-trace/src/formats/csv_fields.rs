@@ -44,19 +44,19 @@ pub(crate) fn separator_of(line: &[u8]) -> u8 {
     }
 }
 
-/// The separator of the first lines: one that each has as often as the others, the first of the list, and another that
-/// would do as well. If there is none, the most frequent one of the first line.
-pub(crate) fn separator_of_lines(lines: &[&[u8]]) -> (u8, Option<u8>) {
-    let Some(first) = lines.first() else { return (SEPARATORS[0], None) };
+/// The separators that may be those of the first lines, in order of preference: each line has one as often as the others
+/// have it. If there is none, the most frequent one of the first line.
+pub(crate) fn separators_of_lines(lines: &[&[u8]]) -> Vec<u8> {
+    let Some(first) = lines.first() else { return vec![SEPARATORS[0]] };
     let is_even = |separator: &u8| {
         let count = count_of(first, *separator);
         count > 0 && lines.iter().all(|line| count_of(line, *separator) == count)
     };
-    let mut even = SEPARATORS.into_iter().filter(is_even);
-    let blanks = || is_even(&BLANK).then_some((BLANK, None));
-    match (even.next(), even.next()) {
-        (Some(separator), other) => (separator, other),
-        (None, _) => blanks().unwrap_or_else(|| (separator_of(first), None)),
+    let even: Vec<u8> = SEPARATORS.into_iter().filter(is_even).collect();
+    match even.is_empty() {
+        false => even,
+        true if is_even(&BLANK) => vec![BLANK],
+        true => vec![separator_of(first)],
     }
 }
 
@@ -264,11 +264,11 @@ mod tests {
     #[test]
     fn a_separator_is_one_that_each_line_has_as_often() {
         let keys: [&[u8]; 2] = [b"1,a;b;c;d,300", b"2,a;b,300"];
-        assert_eq!(separator_of_lines(&keys), (b',', None));
+        assert_eq!(separators_of_lines(&keys), [b',']);
         let either: [&[u8]; 2] = [b"1,a;b,300", b"2,a;c,300"];
-        assert_eq!(separator_of_lines(&either), (b',', Some(b';')));
+        assert_eq!(separators_of_lines(&either), [b',', b';']);
         let header: [&[u8]; 2] = [b"time;key", b"0,5;7"];
-        assert_eq!(separator_of_lines(&header), (b';', None));
+        assert_eq!(separators_of_lines(&header), [b';']);
         let quotes = fields(b"1,a\"b,c\"d, \"e,\"\"f\" ,\"\"", b',').expect("closed");
         let quotes: Vec<&[u8]> = quotes.iter().map(AsRef::as_ref).collect();
         assert_eq!(quotes, [&b"1"[..], b"a\"b", b"c\"d", b"e,\"f ", b""]);
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(separator_of(b"1 7 10"), BLANK);
         assert_eq!(separator_of(b"1 7,10"), b',');
         let lines: [&[u8]; 2] = [b"1 a,b 10", b"2 c 10"];
-        assert_eq!(separator_of_lines(&lines), (BLANK, None));
+        assert_eq!(separators_of_lines(&lines), [BLANK]);
         assert_eq!(separator_of(b"17"), b',');
         assert_eq!(fields(b" 1  7 10", BLANK).map(|fields| fields.len()), Ok(3));
     }
