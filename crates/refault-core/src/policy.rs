@@ -171,6 +171,13 @@ pub trait Policy {
         None::<&Absent>
     }
 
+    /// Whether an object of any size is worth too little to come in, where at least `needed` bytes would have to go for
+    /// it: policies that know sizes keep it out and evict nothing. `bytes` says the size of each object in memory.
+    fn keeps_out(&mut self, admission: &Admission, needed: u64, bytes: &dyn Fn(PageId) -> u64) -> bool {
+        let _ = (admission, needed, bytes);
+        false
+    }
+
     /// The page will be admitted or accessed soon: a chance to let cache misses overlap. Returns anything that depends
     /// on what was read.
     #[doc(hidden)]

@@ -1,7 +1,7 @@
 //! Objects of any size against a policy under a limit in bytes: objects come and go whole.
 //!
 //! One missing object: objects are evicted until it fits, then it is admitted with its size. An object larger than memory
-//! is a miss and stays out. While it is in memory an object keeps the size with which it came in. A miss weighs the bytes
+//! is a miss and stays out, as does one that the policy keeps out. While it is in memory an object keeps the size with which it came in. A miss weighs the bytes
 //! that its own access stands for.
 //!
 //! Cost: 9 bytes per object id beside the policy's.
@@ -106,6 +106,12 @@ impl ObjectReplay {
             self.too_large += 1;
             return false;
         }
+        let admission = Admission::read(PageType::File).of_bytes(bytes);
+        let needed = (self.memory.used + bytes).saturating_sub(self.limit);
+        let sizes = &self.memory.sizes;
+        if needed > 0 && self.policy.keeps_out(&admission, needed, &|object| sizes[object as usize].saturating_sub(1)) {
+            return false;
+        }
         let request = ReclaimRequest { target: 0, goal: 1, incoming: Some(object) };
         let mut fruitless = 0;
         while self.memory.used + bytes > self.limit && fruitless <= MAX_FRUITLESS_CALLS {
@@ -114,7 +120,6 @@ impl ObjectReplay {
         self.memory.sizes[object as usize] = bytes + 1;
         self.memory.used += bytes;
         self.memory.objects += 1;
-        let admission = Admission::read(PageType::File).of_bytes(bytes);
         self.policy.admit(object, &admission, &mut self.memory);
         false
     }

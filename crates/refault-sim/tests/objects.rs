@@ -95,6 +95,32 @@ impl Slow {
             held.marked = true;
             return true;
         }
+        let new = Held {
+            object,
+            bytes,
+            came: self.now,
+            last: self.now,
+            before: self.history.get(&object).copied().unwrap_or(0),
+            accesses: 1,
+            age: self.age,
+            marked: false,
+        };
+        // Those that would go if it were among them: if it is, it stays out and none goes.
+        if self.policy == "gdsf" {
+            let mut all = self.held.clone();
+            all.push(new.clone());
+            all.sort_by(|a, b| (a.worth(), a.last).partial_cmp(&(b.worth(), b.last)).expect("numbers"));
+            let mut used: u64 = all.iter().map(|held| held.bytes).sum();
+            for held in all {
+                if used <= self.limit {
+                    break;
+                }
+                if held.last == self.now {
+                    return false;
+                }
+                used -= held.bytes;
+            }
+        }
         while self.held.iter().map(|held| held.bytes).sum::<u64>() + bytes > self.limit {
             let at = self.victim();
             // The order that draws are made in.
@@ -109,9 +135,7 @@ impl Slow {
                 _ => 0.0,
             };
         }
-        let before = self.history.get(&object).copied().unwrap_or(0);
-        let (now, age) = (self.now, self.age);
-        self.held.push(Held { object, bytes, came: now, last: now, before, accesses: 1, age, marked: false });
+        self.held.push(Held { age: self.age, ..new });
         false
     }
 }

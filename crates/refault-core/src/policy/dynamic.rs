@@ -34,6 +34,8 @@ pub trait DynPolicy<M: Memory> {
     fn forgotten(&mut self, page: PageId);
     /// [`Policy::reclaim`].
     fn reclaim(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32;
+    /// [`Policy::keeps_out`].
+    fn keeps_out(&mut self, admission: &Admission, needed: u64, bytes: &dyn Fn(PageId) -> u64) -> bool;
     /// [`Policy::grow`].
     fn grow(&mut self, pages: usize);
     /// [`Policy::set_capacity`].
@@ -99,6 +101,9 @@ impl<P: Policy, M: Memory> DynPolicy<M> for P {
     #[inline]
     fn reclaim(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32 {
         Policy::reclaim(self, request, memory)
+    }
+    fn keeps_out(&mut self, admission: &Admission, needed: u64, bytes: &dyn Fn(PageId) -> u64) -> bool {
+        Policy::keeps_out(self, admission, needed, bytes)
     }
     fn grow(&mut self, pages: usize) {
         Policy::grow(self, pages);

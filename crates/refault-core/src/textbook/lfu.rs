@@ -6,7 +6,8 @@
 //! good.
 //!
 //! Greedy-Dual-Size-Frequency (GDSF) ranks by that age plus accesses times cost by size. All costs are 1, so that it
-//! saves misses rather than bytes. Sizes are counted in pages: for pages it is LFUDA.
+//! saves misses rather than bytes. Sizes are counted in pages: for pages it is LFUDA. An object that would itself be among
+//! those that go for it stays out, and none goes ([`Policy::keeps_out`]); a page must come in.
 //!
 //! Cost: that of [`super::ranked`], and 4 bytes per page id, 8 for GDSF.
 //! Source: Arlitt, Cherkasova, Dilley, Friedrich and Jin, *Evaluating Content Management Techniques for Web Proxy
@@ -95,12 +96,16 @@ pub struct Gdsf {
 
 impl Gdsf {
     /// Worths are not negative, and numbers that are not are in the order of their bits.
+    fn worth(&self, object: Object) -> u64 {
+        (self.age + f64::from(object.accesses) / f64::from(object.pages)).to_bits()
+    }
+
     fn used(&mut self, page: PageId) {
         let time = self.ranked.tick();
         let object = &mut self.objects[page as usize];
         object.accesses = object.accesses.saturating_add(1);
-        let worth = self.age + f64::from(object.accesses) / f64::from(object.pages);
-        self.ranked.put(page, worth.to_bits(), time);
+        let object = *object;
+        self.ranked.put(page, self.worth(object), time);
     }
 }
 
@@ -125,6 +130,12 @@ impl Policy for Gdsf {
     fn reclaim<M: Memory>(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32 {
         let age = &mut self.age;
         self.ranked.evict(request.goal, memory, |_, worth| *age = f64::from_bits(worth))
+    }
+
+    fn keeps_out(&mut self, admission: &Admission, needed: u64, bytes: &dyn Fn(PageId) -> u64) -> bool {
+        let worth = self.worth(Object { accesses: 1, pages: admission.pages() as f32 });
+        // Of equal worth, it is the one used last.
+        !self.ranked.amount_to(needed, worth, bytes)
     }
 
     fn grow(&mut self, pages: usize) {

@@ -121,6 +121,19 @@ impl Ranked {
         freed
     }
 
+    /// Whether pages of `worth` or less, those of least worth first, amount to `needed` in what `amount` says of each.
+    pub(super) fn amount_to(&mut self, needed: u64, worth: u64, amount: &dyn Fn(PageId) -> u64) -> bool {
+        let (mut found, mut seen): (u64, Vec<Rank>) = (0, Vec::new());
+        while found < needed {
+            let Some(least) = self.settle().filter(|least| least.0.0 <= worth) else { break };
+            let Reverse(rank) = PeekMut::pop(least);
+            found += amount(rank.2);
+            seen.push(rank);
+        }
+        self.heap.extend(seen.into_iter().map(Reverse));
+        found >= needed
+    }
+
     pub(super) fn grow(&mut self, pages: usize) {
         self.ranks.resize(pages.max(self.ranks.len()), (0, 0));
         self.entered.resize(pages.max(self.entered.len()), 0);
