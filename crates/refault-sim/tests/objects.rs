@@ -170,7 +170,8 @@ proptest! {
                 all += bytes;
                 misses += u64::from(!hit);
                 missed += if hit { 0 } else { *bytes };
-                prop_assert_eq!(fast.bytes_held(), slow.held.iter().map(|held| held.bytes).sum::<u64>());
+                let held = slow.held.iter().map(|held| held.bytes).sum::<u64>();
+                prop_assert_eq!(fast.bytes_held(), held, "{} at {}", policy, at);
                 prop_assert!(fast.bytes_held() <= limit);
             }
             let outcome = fast.outcome();

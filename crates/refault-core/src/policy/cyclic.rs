@@ -369,6 +369,10 @@ impl<P: Policy> Policy for Cyclic<P> {
         Some(self)
     }
 
+    fn keeps_out(&mut self, admission: &Admission, needed: u64, bytes: &dyn Fn(PageId) -> u64) -> bool {
+        self.policy.keeps_out(admission, needed, bytes)
+    }
+
     #[inline]
     fn prefetch_hint(&self, page: PageId) -> u64 {
         self.policy.prefetch_hint(page)

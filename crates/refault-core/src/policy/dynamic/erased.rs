@@ -90,6 +90,10 @@ impl Policy for Erased {
         self.0.reclaim(request, &mut ErasedMemory(memory))
     }
 
+    fn keeps_out(&mut self, admission: &Admission, needed: u64, bytes: &dyn Fn(PageId) -> u64) -> bool {
+        self.0.keeps_out(admission, needed, bytes)
+    }
+
     fn grow(&mut self, pages: usize) {
         self.0.grow(pages);
     }
