@@ -64,8 +64,8 @@ use refault_linux::uffd::Uffd;
 
 /// Pages that are brought in at once at most.
 pub(crate) const MAX_WINDOW: usize = crate::moving::MAX_FILLED;
-/// Pages of a budget from which on tables are made that a small program never touches: 1 GiB.
-const LARGE_LIMIT: u64 = 1 << 18;
+/// Pages of a budget from which on tables are made of which a small program never touches megabytes: 4 GiB.
+const LARGE_LIMIT: u64 = 1 << 20;
 
 /// What an engine is made of.
 pub struct EngineOptions {
