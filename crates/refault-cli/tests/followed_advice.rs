@@ -261,13 +261,28 @@ fn the_kernels_monitor_is_not_named_to_those_who_did_not_ask_for_it() {
     assert!(mappings.status.success(), "{}", text(&mappings.stderr));
 }
 
-/// Options that a file of sources names of other commands than its own.
-const OF_OTHERS: [(&str, &[&str]); 6] = [
+/// Options that a file of sources names of other commands than its own, or that no help shows.
+const OF_OTHERS: [(&str, &[&str]); 7] = [
+    // What `size` asks of it.
+    ("run", &["--curve"]),
     // Of refault-bench, which it starts.
     ("reproduce", &["--memory-mib", "--seconds"]),
     ("policies", &["--policy"]),
     ("doctor", &["--memory", "--source", "--security-opt"]),
-    ("size", &["--memory", "--quiet", "--summary", "--out", "--interval", "--policy"]),
+    (
+        "size",
+        &[
+            "--memory",
+            "--quiet",
+            "--summary",
+            "--out",
+            "--interval",
+            "--policy",
+            "--stats",
+            "--stats-interval",
+            "--curve",
+        ],
+    ),
     ("top", &["--stats", "--name", "--memory"]),
     ("pool", &["--name", "--memory"]),
 ];
