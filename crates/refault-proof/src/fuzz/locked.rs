@@ -1,7 +1,7 @@
 //! How much a sequence has locked, by a model of its own: whether the tool may refuse to lock more.
 //!
 //! `mlock` under `refault run` says ENOMEM where the budget has no room for what would be locked, as it does alone beyond
-//! RLIMIT_MEMLOCK. That is right only where there is none: what the processes have locked is followed here by what they
+//! RLIMIT_MEMLOCK, and `mmap` with MAP_LOCKED and `mremap` of locked memory say EAGAIN. That is right only where there is none: what the processes have locked is followed here by what they
 //! printed alone, and set against what the tool promises. A process can always lock [`ALWAYS`]; the processes
 //! that are there take at most [`PAGES_OF_A_PROCESS`] each beside what they have locked. What is refused within that is a
 //! fault of the tool, such as locks that it counts still. Cost: a look at each line of the output.
@@ -16,6 +16,8 @@ const PAGES_OF_A_PROCESS: usize = 128 + 640;
 /// Pages that the command takes and those that are not given out.
 const OF_THE_COMMAND: usize = 192;
 const PAGES_PER_MIB: usize = 256;
+/// How the walker maps what is locked at once.
+const MAPPED_LOCKED: usize = 9;
 
 /// A line of a sequence.
 struct Line {
@@ -76,7 +78,7 @@ impl Processes {
             ("lock" | "unmap", true) => locked.retain(|page| !(start..start + pages).contains(page)),
             ("map", true) => {
                 locked.retain(|page| !(start..start + pages).contains(page));
-                if number(3) == 9 {
+                if number(3) == MAPPED_LOCKED {
                     locked.extend(start..start + pages);
                 }
             }
@@ -94,14 +96,26 @@ impl Processes {
         }
     }
 
-    /// Whether there may be no room for what the lock in this line adds.
-    fn may_be_too_much(&self, line: usize, memory_mib: usize) -> bool {
-        let Some(Line { numbers, process, .. }) = self.lines.get(line) else { return false };
-        let mut of_it = self.locked[*process].clone();
-        of_it.extend(numbers[0]..numbers[0] + numbers[1]);
-        if of_it.len() <= ALWAYS {
-            return false;
+    /// Pages that the process of a line has locked if the line is carried out; `None` if it locks none.
+    fn would_lock(&self, Line { name, numbers, process }: &Line) -> Option<usize> {
+        let number = |index: usize| numbers.get(index).copied().unwrap_or(0);
+        let (start, pages) = (number(0), number(1));
+        let locked = &self.locked[*process];
+        // What cannot be touched is locked without being filled.
+        if name == "lock" || name == "map" && number(3) == MAPPED_LOCKED && number(2) != 0 {
+            Some(locked.len() + (start..start + pages).filter(|page| !locked.contains(page)).count())
+        } else if name == "remap" && (start..start + pages).any(|page| locked.contains(&page)) {
+            Some(locked.len() + number(2).saturating_sub(pages))
+        } else {
+            None
         }
+    }
+
+    /// Whether there may be no room for what this line locks.
+    fn may_be_too_much(&self, line: usize, memory_mib: usize) -> bool {
+        let Some(asked) = self.lines.get(line) else { return false };
+        let Some(of_it) = self.would_lock(asked).filter(|pages| *pages > ALWAYS) else { return false };
+        let process = &asked.process;
         // Its ancestors are there, and children that wait for their parent or do not.
         let mut there = BTreeSet::from([*process]);
         let mut at = *process;
@@ -113,7 +127,7 @@ impl Processes {
         let locked: usize = there.iter().filter(|one| *one != process).map(|one| self.locked[*one].len()).sum();
         let processes = there.len() + waiting;
         let room = (memory_mib * PAGES_PER_MIB).saturating_sub(OF_THE_COMMAND);
-        of_it.len() + locked + processes * PAGES_OF_A_PROCESS > room
+        of_it + locked + processes * PAGES_OF_A_PROCESS > room
     }
 
     /// Blocks of forks that are open in a line and whose parent carries it out: their children are there too.
@@ -132,7 +146,7 @@ impl Processes {
     }
 }
 
-/// Whether the tool may say ENOMEM to the lock that said `refused`, after this output, within a budget.
+/// Whether the tool may have no room for what said `refused` alone, after this output, within a budget.
 pub fn may_be_refused(sequence: &str, output: &[String], refused: &str, memory_mib: u64) -> bool {
     let mut processes = Processes::new(sequence);
     let number = |line: &str| line.split(' ').next().and_then(|word| word.parse::<usize>().ok());
@@ -159,6 +173,19 @@ mod tests {
         let output = ["0 map = there", "1 fork"];
         assert!(!refused(sequence, &output, "4 lock = 0"));
         assert!(refused(sequence, &["0 map = there", "1 fork", "4 lock = 0"], "5 lock = 0"));
+    }
+
+    #[test]
+    fn what_is_mapped_locked_or_grows_may_be_refused_where_there_is_no_room() {
+        let rest =
+            "fork 0\nand\nfork 0\nand\nmap 0 194 1 9\nmap 0 194 0 9\nmap 0 194 1 0\nremap 0 194 300 2 500\nend\nend\n";
+        let output = ["0 fork", "2 fork"];
+        assert!(refused(rest, &output, "4 map = there"));
+        // What cannot be touched is not filled, and what is not locked needs no room.
+        assert!(!refused(rest, &output, "5 map = there") && !refused(rest, &output, "6 map = there"));
+        assert!(!refused(rest, &output, "7 remap = there"));
+        assert!(refused(rest, &["0 fork", "2 fork", "4 map = there"], "7 remap = there"));
+        assert!(!refused("map 0 194 1 9\n", &[], "0 map = there"));
     }
 
     #[test]

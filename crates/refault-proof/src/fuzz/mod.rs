@@ -130,8 +130,13 @@ impl Difference {
 
     /// Whether all that differs is that there was no room to lock as much.
     fn is_refused_lock(&self, sequence: &str, memory_mib: u64) -> bool {
-        self.lines() == ["lock = 0", "lock = -1 errno 12"]
-            && locked::may_be_refused(sequence, &self.same, &self.alone, memory_mib)
+        let lines = self.lines();
+        let is_refusal = match [lines[0].as_str(), lines[1].as_str()] {
+            ["lock = 0", "lock = -1 errno 12"] | ["map = there", "map = -1 errno 11"] => true,
+            [alone, "remap = -1 errno 11"] => alone == "remap = there" || alone == "remap = moved back",
+            _ => false,
+        };
+        is_refusal && locked::may_be_refused(sequence, &self.same, &self.alone, memory_mib)
     }
 
     /// The operation whose line differs; failures with the same one are likely to have one cause.
