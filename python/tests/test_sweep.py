@@ -295,7 +295,9 @@ def test_the_command_says_what_workers_left_out(cluster, tmp_path):
     asked = [numbered, "--columns", "time_s=1,object=2,operation=,unread=3,unread=4,unread=5,separator=semicolon"]
     asked += ["--policy", "lru", "--memory", "100%", "--no-timing", "--format", "json"]
     there, here = asked_of_the_command(*asked, *there), asked_of_the_command(*asked)
-    assert there.stdout == here.stdout and '"misses":2' in here.stdout and not here.stderr, (here, there)
+    assert not here.stderr and '"misses":2' in here.stdout, here
+    # What objects were taken for does not come back from workers.
+    assert json.loads(there.stdout)["runs"] == json.loads(here.stdout)["runs"], there
 
 
 @command
