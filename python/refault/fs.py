@@ -6,8 +6,9 @@ reading goes through the cache; all else is the other file system's.
 
 Files stay in the cache when they are closed, up to :data:`KEPT_FILES` of them, until they are removed or written through
 ``refault::``. Each time that one is opened the other file system is asked whether it is the same (length, times, versions,
-ETag, `ukey`). Nothing stays of one that has nothing but a length to tell it by. Nor if its times are in whole seconds, the last less than a
-minute ago. The option ``check_files`` says otherwise, except of local files. These are not open while only their pages stay.
+ETag, `ukey`). A file does not stay that has nothing but a length to tell it by, or whose last change was less than a minute
+ago by times in whole seconds. The option ``check_files`` says otherwise, except of local files. These are not open while only
+their pages stay.
 """
 
 from __future__ import annotations

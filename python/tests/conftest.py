@@ -18,6 +18,17 @@ def pytest_runtest_logreport(report):
             file.write(f"{report.nodeid}: {why.removeprefix('Skipped: ')}\n")
 
 
+@pytest.fixture
+def memory():
+    """fsspec's file system in memory, empty before and after."""
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    memory.store.clear()
+    memory.pseudo_dirs[:] = [""]
+    yield memory
+    memory.store.clear()
+    memory.pseudo_dirs[:] = [""]
+
+
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     """An empty bucket, and what its server was asked for."""

@@ -1,10 +1,10 @@
 //! `refault size`: how much memory a program needs, in one command.
 //!
-//! The program is run alone, with ample memory, and in less, as long as three times its own time allow. With `--thorough` it is recorded and run under
-//! the budgets that the recording suggests. Budgets between them follow until the smallest one that is enough is known
-//! to a tenth. What decides is repeated until the answer stands. [`plan`] says what is run, [`trial`] is one run,
-//! [`ladder`] what the runs come to. [`prediction`] is what the recording says, [`words`] the sentences, [`write`] the
-//! tables.
+//! The program is run alone, with ample memory, and in less, as long as three times its own time allow. With
+//! `--thorough` it is recorded and run under the budgets that the recording suggests. Budgets between them follow until
+//! the smallest one that is enough is known to a tenth. What decides is repeated until the answer stands. [`plan`] says
+//! what is run, [`trial`] is one run, [`ladder`] what the runs come to. [`prediction`] is what is known before,
+//! [`words`] the sentences, [`write`] the tables.
 //!
 //! Cost: three times the program's own time, with `--thorough` eight to forty; what takes ten times as long as alone is
 //! ended.

@@ -1,8 +1,8 @@
 //! Objects of any size against a policy under a limit in bytes: objects come and go whole.
 //!
 //! One missing object: objects are evicted until it fits, then it is admitted with its size. An object larger than memory
-//! is a miss and stays out, as does one that the policy keeps out. While it is in memory an object keeps the size with which it came in. A miss weighs the bytes
-//! that its own access stands for.
+//! is a miss and stays out, as does one that the policy keeps out. While it is in memory an object keeps the size with
+//! which it came in. A miss weighs the bytes that its own access stands for.
 //!
 //! Cost: 9 bytes per object id beside the policy's.
 //!
