@@ -45,10 +45,7 @@ impl Inner {
         let mut lock = PteLock::lock();
         for_runs(left, |first, pages| {
             if let Err(error) = self.arena.punch(&lock, first, pages) {
-                crate::report::end_with(format_args!(
-                    "freeing evicted pages failed: {}",
-                    refault_store::ErrorNumber::from(&error)
-                ));
+                crate::report::end_for("freeing evicted pages", &error);
             }
             lock.bump();
         });
@@ -105,10 +102,7 @@ impl Inner {
         for_runs(&dirty[..count], |first, pages| {
             // Going on after a failure would risk a lost write.
             if let Err(error) = self.uffd.protect(&lock, self.arena.address(first), pages as usize * PAGE_SIZE) {
-                crate::report::end_with(format_args!(
-                    "write-protecting a page for eviction failed: {}",
-                    refault_store::ErrorNumber::from(&error)
-                ));
+                crate::report::end_for("write-protecting a page for eviction", &error);
             }
             lock.bump();
         });
@@ -117,10 +111,7 @@ impl Inner {
         for_runs(&dirty[..count], |first, pages| {
             // The pages are resident and protected, so their bytes do not change while they are read.
             if let Err(error) = self.arena.read(first, &mut worker.pages[at..at + pages as usize]) {
-                crate::report::end_with(format_args!(
-                    "reading a page for eviction failed: {}",
-                    refault_store::ErrorNumber::from(&error)
-                ));
+                crate::report::end_for("reading a page for eviction", &error);
             }
             at += pages as usize;
         });

@@ -150,7 +150,10 @@ impl Inner {
         self.budget.uncharge(1);
         // A marker that an eviction left would stand in the way.
         let _ = self.uffd.unprotect(&PteLock::lock(), address, PAGE_SIZE);
-        if self.uffd.poison(address, PAGE_SIZE).is_err() {
+        if let Err(error) = self.uffd.poison(address, PAGE_SIZE) {
+            if crate::uffd::is_closed(&error) {
+                crate::report::end_for("marking a lost page", &error);
+            }
             crate::report::end(
                 "this kernel cannot mark a lost page, and the program must not go on with other contents",
             );

@@ -57,10 +57,7 @@ impl Pager {
                 if let Err(error) =
                     inner.uffd.protect(&PteLock::lock(), inner.arena.address(first), pages as usize * PAGE_SIZE)
                 {
-                    crate::report::end_with(format_args!(
-                        "write-protecting memory for a fork failed: {}",
-                        refault_store::ErrorNumber::from(&error)
-                    ));
+                    crate::report::end_for("write-protecting memory for a fork", &error);
                 }
             });
         }
@@ -110,6 +107,7 @@ impl Pager {
         inner.pressure.forget_waits();
         inner.pin_slots.forget();
         inner.evictor_signal.store(0, Ordering::SeqCst);
+        inner.keeper.forget();
         inner.read_ahead.forget();
         // The parent's threads are not here: nothing is to be joined.
         std::mem::forget(std::mem::take(

@@ -177,6 +177,7 @@ pub(crate) struct Inner {
     pub(crate) stopped: AtomicU64,
     /// Futex: 1 while the evictor has work.
     pub(crate) evictor_signal: AtomicU32,
+    pub(crate) keeper: threads::Keeper,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -250,6 +251,7 @@ impl Pager {
             stopping: AtomicBool::new(false),
             stopped: AtomicU64::new(0),
             evictor_signal: AtomicU32::new(0),
+            keeper: threads::Keeper::default(),
             threads: Mutex::new(Vec::new()),
         });
         if !inner.budget.attach(&inner) {

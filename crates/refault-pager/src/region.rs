@@ -244,10 +244,7 @@ impl Inner {
             if page > run {
                 let (address, len) = (self.arena.address(run), (page - run) as usize * PAGE_SIZE);
                 if let Err(error) = self.arena.punch(&PteLock::lock(), run, page - run) {
-                    crate::report::end_with(format_args!(
-                        "freeing discarded pages failed: {}",
-                        refault_store::ErrorNumber::from(&error)
-                    ));
+                    crate::report::end_for("freeing discarded pages", &error);
                 }
                 let _ = self.uffd.unprotect(&PteLock::lock(), address, len);
                 self.budget.uncharge(u64::from(page - run));

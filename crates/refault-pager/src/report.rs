@@ -3,7 +3,9 @@
 //! Lines go to standard error by one `write`, without allocating, because some are written while a fault waits.
 
 use std::fmt::{Arguments, Write};
+use std::io;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use refault_core::Counters;
 use refault_core::policy::GenerationSize;
@@ -192,6 +194,19 @@ pub(crate) fn say(message: Arguments<'_>) {
 pub(crate) fn end(message: &str) -> ! {
     end_with(format_args!("{message}"))
 }
+
+/// Ends the program, because the pager cannot go on: `what` failed.
+pub(crate) fn end_for(what: &str, error: &io::Error) -> ! {
+    if crate::uffd::is_closed(error) {
+        // In a forked child that has closed what it does not know, `exec` follows.
+        std::thread::sleep(PATIENCE);
+        end(crate::threads::CLOSED)
+    }
+    end_with(format_args!("{what} failed: {}", refault_store::ErrorNumber::from(error)))
+}
+
+/// How long an `exec` may take to follow.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Says why and ends the program at once.
 pub(crate) fn end_with(message: Arguments<'_>) -> ! {

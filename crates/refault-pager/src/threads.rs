@@ -1,11 +1,13 @@
-//! The pager's threads: handlers, which wait for faults, the evictor, which keeps a reserve, and the reader
-//! ([`crate::read_ahead`]).
+//! The pager's threads: handlers, which wait for faults, the evictor, which keeps a reserve, the reader
+//! ([`crate::read_ahead`]), and the keeper of the descriptor ([`keeper`]).
 //!
 //! All signals are blocked in them (but SIGBUS where faults are served in the thread). A program's signal handler could
 //! touch managed memory, and a thread that serves faults must never fault. A panic in one of them ends the program with
 //! a message: a hang would be worse.
 //!
 //! A handler blocks in `read` rather than polling. A lone one stays with the thread that faults ([`crate::affinity`]).
+
+mod keeper;
 
 use std::io;
 use std::sync::Arc;
@@ -14,6 +16,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use rustix::thread::futex;
+
+pub(crate) use self::keeper::{CLOSED, Keeper};
 
 use crate::affinity::HandlerAffinity;
 use crate::demote::{Round, TICK};
@@ -74,7 +78,16 @@ pub(crate) fn start(inner: &Arc<Inner>) -> io::Result<()> {
         };
         threads.push(std::thread::Builder::new().name("refault-reader".to_owned()).spawn(body)?);
     }
-    serve_until(inner, || running.load(Ordering::Acquire) == handlers + 1 + usize::from(reads_ahead));
+    let (keeping, keeper_runs) = (inner.clone(), running.clone());
+    let body = move || {
+        end_on_panic(|| {
+            keeper::keep(&keeping, || {
+                keeper_runs.fetch_add(1, Ordering::Release);
+            });
+        });
+    };
+    threads.push(std::thread::Builder::new().name("refault-keeper".to_owned()).spawn(body)?);
+    serve_until(inner, || running.load(Ordering::Acquire) == handlers + 2 + usize::from(reads_ahead));
     inner.uffd.set_blocking(true)?;
     drop(signals);
     Ok(())
@@ -153,6 +166,7 @@ pub(crate) fn stop(inner: &Arc<Inner>) {
     } else {
         crate::in_thread::unregister(inner);
     }
+    inner.keeper.stop();
     for thread in threads {
         let _ = thread.join();
     }
@@ -170,18 +184,18 @@ fn handle(inner: &Inner, alone: bool, mut worker: FaultScratch) {
                 std::thread::sleep(std::time::Duration::from_micros(50));
                 continue;
             }
-            Err(error) => crate::report::end_with(format_args!(
-                "reading fault messages failed: {}",
-                refault_store::ErrorNumber::from(&error)
-            )),
+            Err(error) if crate::uffd::is_closed(&error) => return inner.keeper.take_over(),
+            Err(error) => crate::report::end_for("reading fault messages", &error),
         };
         for fault in messages[..count].iter().filter_map(Message::fault) {
             let start = Instant::now();
             let Some(page) = inner.arena.page_at(fault.address) else { continue };
             if inner.stopping.load(Ordering::SeqCst) && page >= inner.arena.pages() - RESERVED_PAGES {
                 let address = inner.arena.address(page);
-                if inner.uffd.zero(address, refault_store::PAGE_SIZE).is_err() {
-                    let _ = inner.uffd.wake(address, refault_store::PAGE_SIZE);
+                match inner.uffd.zero(address, refault_store::PAGE_SIZE) {
+                    Err(error) if crate::uffd::is_closed(&error) => return inner.keeper.take_over(),
+                    Err(_) => drop(inner.uffd.wake(address, refault_store::PAGE_SIZE)),
+                    Ok(()) => {}
                 }
                 // Whatever interrupts the waiting thread makes it fault again, and another handler hears of that.
                 let bit = 1 << (inner.arena.pages() - 1 - page);

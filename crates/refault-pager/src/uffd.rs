@@ -135,6 +135,11 @@ impl Uffd {
     }
 }
 
+/// Whether a request failed because the program has closed the descriptor, or has another file under its number.
+pub(crate) fn is_closed(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EBADF | libc::ENOTTY))
+}
+
 /// The error of a negative number, as the kernel returns it.
 pub(crate) fn error_of(number: isize) -> io::Error {
     io::Error::from_raw_os_error(-number as i32)
