@@ -31,6 +31,9 @@ use sets::{ALL, ALWAYS_OPEN, Action, Actions, bit};
 
 /// Of a signal's flags, those that the kernel is to know.
 const KERNEL_FLAGS: u64 = SA_NOCLDSTOP | SA_NOCLDWAIT | SA_RESTART;
+/// All flags that the kernel knows (Linux 5.11 and later).
+const KNOWN_FLAGS: u64 =
+    KERNEL_FLAGS | SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESETHAND | SA_RESTORER | SA_EXPOSE_TAGBITS;
 /// The signals that a program can have an action for, as `rt_sigaction` numbers them.
 const NUMBERS: std::ops::RangeInclusive<i32> = 1..=SIGNALS as i32;
 
@@ -116,6 +119,36 @@ pub(crate) fn install(actions: &mut Actions, handler: usize) {
     }
 }
 
+/// What the first thread has set before the agent began, by constructors of libraries or by what executed the program:
+/// an alternate stack, and blocked signals that must be open from now on.
+pub(crate) fn adopt(thread: &mut Thread) {
+    let (mut stack, mut before) = (AlternateStack::default(), 0u64);
+    let open = ALWAYS_OPEN;
+    // SAFETY: asks for the stack; reads a word and writes one.
+    unsafe {
+        sys::call(SYS_sigaltstack, [0, &raw mut stack as usize, 0, 0, 0, 0]);
+        let (new, old) = (&raw const open as usize, &raw mut before as usize);
+        sys::call(SYS_rt_sigprocmask, [SIG_UNBLOCK, new, old, SET_BYTES, 0, 0]);
+    }
+    thread.alternate = stack;
+    thread.hidden = before & ALWAYS_OPEN;
+}
+
+/// Lets the kernel know which of the agent's signals the program ignores: they stay ignored in the program that this
+/// thread, the only one, is about to execute. [`execution_failed`] takes it back.
+pub(crate) fn leave_ignored(thread: &mut Thread) {
+    for signal in OPEN.into_iter().filter(|signal| thread.actions().0[*signal as usize].handler == SIG_IGN) {
+        set_kernel_action(signal, &Action { handler: SIG_IGN, ..Action::default() });
+    }
+}
+
+/// See [`leave_ignored`].
+pub(crate) fn execution_failed() {
+    for signal in OPEN {
+        set_kernel_action(signal, &agent_action(SA_RESTART));
+    }
+}
+
 /// Gives the only thread's signals back to the kernel as the program has set them. Its calls do not come here any more:
 /// what it says of them from now on would meet the agent's handler and stack otherwise. The stack and the mask are set
 /// when the thread goes on at `context`. Nothing is managed any more, and no process asks this one for room
@@ -180,7 +213,9 @@ pub(crate) fn set_action(thread: &mut Thread, [signal, new, old, bytes, ..]: [us
     let mut action = Action::default();
     if new != 0 {
         let Some(wanted) = frame::read::<Action>(new) else { return EFAULT };
-        action = wanted;
+        // As the kernel remembers it: by what is missing a program finds out what is supported.
+        action =
+            Action { flags: wanted.flags & KNOWN_FLAGS, mask: wanted.mask & !(bit(SIGKILL) | bit(SIGSTOP)), ..wanted };
     }
     let changing = change_actions(thread);
     let before = thread.actions().0[signal];

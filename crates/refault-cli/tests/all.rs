@@ -13,6 +13,7 @@ mod remarks;
 mod reproduce;
 mod scenario;
 mod specification;
+mod stability;
 mod trace;
 mod tutorial;
 mod workspace;

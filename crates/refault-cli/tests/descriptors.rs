@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::c_program::Program;
 use crate::common::{lines, skipped, text};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -145,4 +146,12 @@ fn a_program_that_changes_its_user_goes_on() {
     // The program that ends is the one that has paged.
     let paged = lines(&stats).iter().any(|line| line["last"] == true && line["pswpout"].as_u64() > Some(1000));
     assert!(paged, "{:?}", lines(&stats));
+}
+
+#[test]
+fn who_reads_the_standard_error_of_a_daemon_hears_that_it_is_closed() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    Program::new(include_str!("c/closes_standard_error.c")).comes_through("8M", &[]);
 }

@@ -16,7 +16,7 @@ const MAX_WORDS_PER_SENTENCE: usize = 25;
 /// Of an entry of the notebook, tables and code aside.
 const MAX_WORDS_PER_ENTRY: usize = 400;
 /// What a page begins with that is generated.
-const GENERATED: &str = "<!-- generated";
+pub(crate) const GENERATED: &str = "<!-- generated";
 /// Pages of commands, and of published figures.
 const COMMANDS: &str = "docs/reference/cli.md";
 const FIGURES: &str = "docs/reference/published.md";
@@ -24,7 +24,7 @@ const FIGURES: &str = "docs/reference/published.md";
 /// The words that name no actor and no number.
 const BANNED: [&str; 7] = ["somebody", "nobody", "whoever", "anybody", "so many", "so often", "so long"];
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository is there")
 }
 
@@ -404,7 +404,7 @@ fn the_changelog_is_short() {
 }
 
 /// What `--help` says.
-fn help(arguments: &[&str]) -> String {
+pub(crate) fn help(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_refault"))
         .args(arguments)
         .arg("--help")
@@ -417,7 +417,7 @@ fn help(arguments: &[&str]) -> String {
 }
 
 /// The commands that a help lists.
-fn subcommands(help: &str) -> Vec<String> {
+pub(crate) fn subcommands(help: &str) -> Vec<String> {
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let lines = lines.take_while(|line| !line.is_empty());
     let named = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
@@ -523,7 +523,7 @@ fn page_of_figures() -> String {
 }
 
 /// A page is what is made from the program; with `REFAULT_WRITE_DOCS` it is written.
-fn is_made(name: &str, page: &str) {
+pub(crate) fn is_made(name: &str, page: &str) {
     if std::env::var_os("REFAULT_WRITE_DOCS").is_some() {
         std::fs::write(root().join(name), page).expect("writes");
     }

@@ -319,3 +319,33 @@ fn pages_that_may_not_be_written_go_too() {
         assert!(peak <= 8 << 20, "{quarters} quarters at {begin}: {peak} bytes");
     }
 }
+
+#[test]
+fn what_a_program_has_from_its_start_is_there_as_alone() {
+    if skipped(&["gcc", "setsid"]) {
+        return;
+    }
+    let program = Program::new(include_str!("c/inherits.c"));
+    let ends_well = |command: &mut Command, argument: &str| {
+        command
+            .args(["run", "--memory", "8M", "--"])
+            .arg(&program.path)
+            .args((!argument.is_empty()).then_some(argument));
+        let output = command.output().expect("it starts");
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success() && out == "done\n", "{argument}: {:?}\n{out}\n{err}", output.status);
+    };
+    let refault = env!("CARGO_BIN_EXE_refault");
+    // Ignored and blocked signals.
+    ends_well(&mut Command::new(refault), "");
+    ends_well(Command::new("setsid").args(["-w", refault]), "group");
+    ends_well(Command::new("sh").args(["-c", "exec \"$0\" \"$@\" <&- 2>&-", refault]), "closed");
+    let library = program.directory.path().join("library.so");
+    let built = Command::new("gcc")
+        .args(["-shared", "-fPIC", "-w", "-DLIBRARY", "-o"])
+        .args([&library, &program.directory.path().join("program.c")])
+        .status()
+        .expect("gcc starts");
+    assert!(built.success());
+    ends_well(Command::new(refault).env("LD_PRELOAD", library), "alternate");
+}

@@ -102,6 +102,7 @@ fn compiled(names: &[&str], places: &[(&str, &str)], sizes: &[&str]) -> Option<B
         "linux/major.h",
         "linux/mount.h",
         "linux/net.h",
+        "linux/random.h",
         "linux/seccomp.h",
         "linux/sockios.h",
         "linux/tty.h",

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use refault_core::PageId;
 use refault_store::{PAGE_SIZE, Page};
@@ -33,6 +33,8 @@ pub(crate) struct Arena {
     leaving: Mutex<Vec<(u32, u32)>>,
     /// Pages from here on were never handed out.
     high: AtomicU32,
+    /// In a child after `fork`: something is mapped at the addresses, so that nothing else can be.
+    held: AtomicBool,
 }
 
 impl Arena {
@@ -50,6 +52,7 @@ impl Arena {
             free: Mutex::new(BTreeMap::from([(0, pages)])),
             leaving: Mutex::new(Vec::with_capacity(64)),
             high: AtomicU32::new(0),
+            held: AtomicBool::new(false),
         };
         arena.set_advice()?;
         Ok(arena)
@@ -79,6 +82,17 @@ impl Arena {
         }
     }
 
+    /// In a child after `fork`: takes the old addresses, before an allocation or a thread's stack may. Allocates nothing.
+    pub(crate) fn hold_after_fork(&self) -> io::Result<()> {
+        if !self.held.load(Ordering::Relaxed) {
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
+            // SAFETY: a new mapping that replaces nothing, and refuses to.
+            unsafe { rustix::mm::mmap_anonymous(self.base as *mut _, self.len(), ProtFlags::empty(), flags) }?;
+            self.held.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
     /// In a child after `fork`: puts a fresh memfd under the old addresses and the old descriptor. The pages of
     /// `resident` keep their contents, copied from the parent's memfd. The parent must not run meanwhile.
     pub(crate) fn replace_after_fork(&self, resident: impl Iterator<Item = PageId>) -> io::Result<()> {
@@ -91,8 +105,9 @@ impl Arena {
             self.read(page, &mut contents)?;
             write(&memfd, page, &contents[0])?;
         }
-        // The child has no mapping there, because it was not inherited.
+        self.hold_after_fork()?;
         map(&memfd, Some(self.base), len)?;
+        self.held.store(false, Ordering::Relaxed);
         self.memfd.replace(memfd);
         self.set_advice()
     }
@@ -257,9 +272,10 @@ fn taken_between(free: &BTreeMap<u32, u32>, first: PageId, end: PageId) -> Vec<(
     taken
 }
 
+/// Maps a memfd anywhere, or at an address where only a mapping that holds the place is.
 fn map(memfd: impl AsFd, address: Option<usize>, len: usize) -> io::Result<usize> {
-    let fixed = if address.is_some() { MapFlags::FIXED_NOREPLACE } else { MapFlags::empty() };
-    // SAFETY: a new mapping that replaces nothing (the fixed one refuses to).
+    let fixed = if address.is_some() { MapFlags::FIXED } else { MapFlags::empty() };
+    // SAFETY: a new mapping that replaces nothing but what holds its place.
     let mapped = unsafe {
         rustix::mm::mmap(
             address.unwrap_or(0) as *mut _,

@@ -84,6 +84,11 @@ unsafe extern "C" fn parent() {
 
 unsafe extern "C" fn child() {
     let Some(UnderWay { prepared, known }) = UNDER_WAY.take() else { return };
+    // All of them before the first starts threads: a stack, or what libc maps for a new thread's allocations, may lie
+    // where another pager's regions are to be. What fails is said below.
+    for (pager, _) in &prepared {
+        let _ = pager.inner().arena.hold_after_fork();
+    }
     let mut pagers = Vec::with_capacity(prepared.len());
     for (pager, ticket) in prepared {
         if let Err(error) = pager.after_fork_in_child(ticket) {

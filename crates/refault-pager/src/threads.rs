@@ -80,11 +80,12 @@ pub(crate) fn start(inner: &Arc<Inner>) -> io::Result<()> {
     }
     let (keeping, keeper_runs) = (inner.clone(), running.clone());
     let body = move || {
-        end_on_panic(|| {
-            keeper::keep(&keeping, || {
-                keeper_runs.fetch_add(1, Ordering::Release);
-            });
-        });
+        let kept = keeper::Kept { keeper: &keeping.keeper, uffd: &keeping.uffd, stopping: &keeping.stopping };
+        let last = (1..=RESERVED_PAGES).map(|from_end| keeping.arena.address(keeping.arena.pages() - from_end));
+        let hello = || {
+            keeper_runs.fetch_add(1, Ordering::Release);
+        };
+        end_on_panic(|| kept.keep(hello, last));
     };
     threads.push(std::thread::Builder::new().name("refault-keeper".to_owned()).spawn(body)?);
     serve_until(inner, || running.load(Ordering::Acquire) == handlers + 2 + usize::from(reads_ahead));
@@ -184,7 +185,7 @@ fn handle(inner: &Inner, alone: bool, mut worker: FaultScratch) {
                 std::thread::sleep(std::time::Duration::from_micros(50));
                 continue;
             }
-            Err(error) if crate::uffd::is_closed(&error) => return inner.keeper.take_over(),
+            Err(error) if crate::uffd::is_closed(&error) => return end_if_touched(inner),
             Err(error) => crate::report::end_for("reading fault messages", &error),
         };
         for fault in messages[..count].iter().filter_map(Message::fault) {
@@ -193,7 +194,7 @@ fn handle(inner: &Inner, alone: bool, mut worker: FaultScratch) {
             if inner.stopping.load(Ordering::SeqCst) && page >= inner.arena.pages() - RESERVED_PAGES {
                 let address = inner.arena.address(page);
                 match inner.uffd.zero(address, refault_store::PAGE_SIZE) {
-                    Err(error) if crate::uffd::is_closed(&error) => return inner.keeper.take_over(),
+                    Err(error) if crate::uffd::is_closed(&error) => return end_if_touched(inner),
                     Err(_) => drop(inner.uffd.wake(address, refault_store::PAGE_SIZE)),
                     Ok(()) => {}
                 }
@@ -212,6 +213,13 @@ fn handle(inner: &Inner, alone: bool, mut worker: FaultScratch) {
             inner.fault_latency.record(origin, start.elapsed());
             affinity.saw(fault.thread, start);
         }
+    }
+}
+
+/// What is left for a handler once the program has closed the descriptors.
+fn end_if_touched(inner: &Inner) {
+    if inner.keeper.sees_a_fault() {
+        crate::report::end(CLOSED);
     }
 }
 

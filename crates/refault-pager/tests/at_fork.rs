@@ -12,6 +12,14 @@ use refault_pager::{Budget, Pager, PagerOptions};
 /// Four times what is resident.
 const PAGES: usize = 512;
 
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn a_fork_takes_pagers_along_while_a_thread_faults_with_a_lock_that_the_forking_thread_takes() {
     let make = || Pager::new(Budget::new((PAGES / 4 * PAGE) as u64), PagerOptions::default());
@@ -28,6 +36,8 @@ fn a_fork_takes_pagers_along_while_a_thread_faults_with_a_lock_that_the_forking_
     let interpreter = Mutex::new(());
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        // Also when an assertion fails: the thread would be waited for otherwise.
+        let _stops = Stops(&stop);
         scope.spawn(|| {
             let mut page = 0;
             while !stop.load(Ordering::Relaxed) {
@@ -51,7 +61,6 @@ fn a_fork_takes_pagers_along_while_a_thread_faults_with_a_lock_that_the_forking_
             let waited = unsafe { libc::waitpid(child, &mut status, 0) };
             assert_eq!((waited, status), (child, 0), "the child is whole");
         }
-        stop.store(true, Ordering::Relaxed);
     });
 }
 
@@ -97,5 +106,34 @@ fn a_child_may_close_all_descriptors_before_it_calls_exec_but_reads_no_wrong_con
             i32::from(region.iter().any(|byte| *byte != 7))
         });
         assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGABRT, "it reads on: {status:#x}");
+    }
+}
+
+#[test]
+fn the_regions_of_many_pagers_are_where_they_were_in_a_child() {
+    let make = || Pager::new(Budget::new((PAGES / 4 * PAGE) as u64), PagerOptions::default());
+    let mut pagers = Vec::new();
+    for _ in 0..8 {
+        let Ok(pager) = make() else {
+            refault_testing::skip_required("userfaultfd is not available here");
+            return;
+        };
+        pager.take_along_in_forks().expect("libc has room for the handlers");
+        pagers.push(pager);
+    }
+    let mut regions: Vec<_> = pagers.iter().map(|pager| pager.region(PAGES * PAGE).expect("a region")).collect();
+    regions.iter_mut().for_each(|region| region.fill(7));
+    for _ in 0..5 {
+        // SAFETY: the child only reads regions, and ends without returning.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let whole = regions.iter().all(|region| region.iter().all(|byte| *byte == 7));
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(i32::from(!whole)) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child that was just made.
+        let waited = unsafe { libc::waitpid(child, &mut status, 0) };
+        assert_eq!((waited, status), (child, 0), "the child is whole");
     }
 }

@@ -53,6 +53,7 @@ int main(int n, char **v) {
             int answer = mprotect(c, i < 2 ? (size_t)-1 : MIB, protection), why = errno;
             printf("protection %d: %d %s, %d %ld\n", protection, answer, strerror(why), fault_of(c + 5000, 1), changed(c, MIB) > 1);
         }
+        void *moved = mremap(c + 1, PAGE, 2 * PAGE, MREMAP_MAYMOVE); printf("from within a page %d %s\n", moved == MAP_FAILED, strerror(errno));
     }
     MODE("wild") {
         unsigned char *a = map(MIB); memset(a, 1, MIB); int faults = 0;

@@ -27,6 +27,14 @@ use crate::table::{self, By, Row};
 use crate::thread::Thread;
 use crate::user_dispatch;
 
+/// The result of a call about descriptors, of which the agent's own copy of the standard error follows the program's.
+fn follows(thread: &Thread, number: usize, arguments: [usize; 6], result: isize) -> isize {
+    if result >= 0 && descriptors::changes_standard_error(number, arguments) {
+        descriptors::follow_standard_error(thread);
+    }
+    result
+}
+
 /// Serves a call by its number and arguments, as its row says.
 pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [usize; 6]) -> isize {
     let [a, b, c, ..] = arguments;
@@ -39,9 +47,9 @@ pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, a
         By::Absent => ENOSYS,
         By::Descriptor if descriptors::is_about_own(number, arguments) => EBADF,
         // It names no memory, and is over at once but for what is left to write.
-        By::Descriptor if row.memory.is_empty() => plain(number, arguments),
+        By::Descriptor if row.memory.is_empty() => follows(thread, number, arguments, plain(number, arguments)),
         By::Descriptor => waiting(thread, context, row, arguments),
-        By::DescriptorRange => descriptors::close_range(a, b, c),
+        By::DescriptorRange => follows(thread, number, arguments, descriptors::close_range(a, b, c)),
         By::Folder if descriptors::is_folder_of_proc(a) => list(thread, context, row, arguments),
         By::Folder => waiting(thread, context, row, arguments),
         By::Actions => signals::set_action(thread, arguments),

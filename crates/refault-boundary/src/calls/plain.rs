@@ -15,7 +15,9 @@ pub(crate) fn plain_row(number: usize, arguments: [usize; 6]) -> Option<&'static
     let is_plain = match row.by {
         By::Transfer if leaving::gives_pages_away(number, arguments) => false,
         By::Transfer => !memory_files::may_be_open() && !pieces::exceeds(number, arguments),
-        By::Descriptor => !descriptors::is_about_own(number, arguments),
+        By::Descriptor => {
+            !descriptors::is_about_own(number, arguments) && !descriptors::changes_standard_error(number, arguments)
+        }
         By::Folder => !descriptors::is_folder_of_proc(a),
         By::Device => !pointed::is_refused(b, c),
         _ => row.memory.iter().all(|memory| !matches!(memory, Memory::MaskMeanwhile(at) if arguments[*at] != 0)),

@@ -14,6 +14,9 @@ use refault_linux::sys;
 use refault_paging::settings::Output;
 
 use crate::frame;
+use crate::library::report;
+use crate::process::owner::has_shared_descriptors;
+use crate::thread::Thread;
 
 /// The most descriptors that the agent keeps from the program.
 const MAX_OWN: usize = 64;
@@ -173,6 +176,33 @@ pub(crate) fn output(file: &Output) -> Option<i32> {
     // SAFETY: opens a file.
     let opened = unsafe { sys::call(SYS_open, [path.as_ptr() as usize, FLAGS, 0, 0, 0, 0]) };
     (opened >= 0).then(|| adopt(opened as i32))
+}
+
+/// Whether a call closes or replaces the standard error.
+pub(crate) fn changes_standard_error(number: usize, [a, b, ..]: [usize; 6]) -> bool {
+    const ERROR: u32 = report::STANDARD_ERROR as u32;
+    match number {
+        SYS_close => a as u32 == ERROR,
+        SYS_dup2 | SYS_dup3 => b as u32 == ERROR && a as u32 != ERROR,
+        SYS_close_range => (a as u32..=b as u32).contains(&ERROR),
+        _ => false,
+    }
+}
+
+/// After [`changes_standard_error`]: what the agent says goes where the program's does from now on. A copy of the old
+/// one would keep a pipe open whose reader waits for its end. In a table that is another process's too, the copy is as
+/// well.
+pub(crate) fn follow_standard_error(thread: &Thread) {
+    if thread.is_vm_child || has_shared_descriptors() {
+        return;
+    }
+    let old = report::descriptor();
+    report::use_descriptor(copy_of(report::STANDARD_ERROR));
+    if is_own(old as usize) {
+        closed(old);
+        // SAFETY: closes the agent's own copy.
+        unsafe { sys::call(SYS_close, [old as usize, 0, 0, 0, 0, 0]) };
+    }
 }
 
 /// `close_range`, which leaves the agent's descriptors open.

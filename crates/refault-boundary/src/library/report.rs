@@ -1,4 +1,5 @@
-//! What the agent says: on the standard error that the program was started with, whatever becomes of descriptor 2.
+//! What the agent says: on the program's standard error, by a copy. A program that closes its own has none from then
+//! on, whatever file it opens next.
 
 use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -11,7 +12,7 @@ static DESCRIPTOR: AtomicI32 = AtomicI32::new(STANDARD_ERROR);
 /// The standard error, as a program begins with it.
 pub(crate) const STANDARD_ERROR: i32 = 2;
 
-/// Says everything on this descriptor from now on.
+/// Says everything on this descriptor from now on; on none, if it is negative.
 pub(crate) fn use_descriptor(descriptor: i32) {
     DESCRIPTOR.store(descriptor, Ordering::Relaxed);
 }

@@ -30,6 +30,10 @@ use crate::memory::seen;
 /// `mremap`.
 pub(crate) fn remap(arguments: [usize; 6]) -> isize {
     let [old, bytes, new_bytes, flags, new, _] = arguments;
+    // Whatever else such a call asks for, the kernel refuses it first.
+    if !old.is_multiple_of(PAGE) {
+        return make(SYS_mremap, arguments);
+    }
     let bytes = pages(bytes);
     let mut paging = paging();
     if is_move_only(old, bytes, pages(new_bytes), flags, new)

@@ -475,10 +475,18 @@ pub(crate) fn execute(thread: &mut Thread, context: &mut Context, number: usize,
         paging.account().leave(&statistics);
     }
     paging().account().executes();
+    // Other threads must be able to fault until the kernel has ended them.
+    let is_alone = thread.is_vm_child || !paging().has_threads();
+    if is_alone {
+        signals::leave_ignored(thread);
+    }
     // SAFETY: the program's own call; on success nothing of this process is left.
     let error = unsafe {
         frame::refault_waiting_call(number, &arguments, &mask, &signals::sets::ALL, std::ptr::from_mut(thread).cast())
     };
+    if is_alone {
+        signals::execution_failed();
+    }
     if !thread.is_vm_child {
         let mut paging = paging();
         paging.account().enter_again();

@@ -112,6 +112,7 @@ pub(crate) fn begin(settings: &AgentSettings) -> Result<(), String> {
     memory_calls::look_at_personality();
     let actions = Box::leak(Box::new(Actions([crate::signals::sets::Action::default(); SIGNALS + 1])));
     let thread = Thread::new(actions).ok_or("no addresses are left for stacks")?;
+    signals::adopt(thread);
     thread.install_stack();
     robust::look(thread);
     if is_fast {

@@ -1,7 +1,7 @@
 //! Memory of `ioctl`: of a request's own structure, and of what it leads to.
 //!
-//! A request's number says how many bytes its structure has, where it was made by the kernel's rule. What lies beyond
-//! it (arrays behind a head, buffers that a word points to) is named here for known requests. For all others it is
+//! A request's number says how many bytes its structure has, where it was made by the kernel's rule. A page is held at
+//! least, because not all numbers say the whole. What lies beyond it (arrays behind a head, buffers that a word points to) is named here for known requests. For all others it is
 //! found by the structure's words. Source: the kernel's user headers.
 
 use refault_linux::requests::*;
@@ -12,7 +12,7 @@ use super::Span;
 use super::requests::led_to;
 use crate::frame;
 
-/// Bytes of a structure of which a request says nothing.
+/// Bytes of a structure of which a request says nothing, or less.
 const UNKNOWN: usize = PAGE;
 /// Extents that a request asks for, and bytes of addresses, as far as they are looked at.
 const MAX_EXTENTS: usize = 1 << 20;
@@ -28,7 +28,8 @@ pub(super) fn memory([_, request, structure, ..]: &[usize; 6], visit: &mut dyn F
     let request = *request as u32;
     let part = |(shift, mask): (u32, u32)| request >> shift & mask;
     let said = part(IOC_SIZE) as usize;
-    visit((*structure, if said == 0 { UNKNOWN } else { said }, true));
+    // Some numbers say the size of a head alone, or of a pointer.
+    visit((*structure, said.max(UNKNOWN), true));
     let half = |place: usize| frame::read::<u32>(structure.wrapping_add(place)).unwrap_or(0) as usize;
     match request as usize {
         // A head that says how many extents there is room for behind it.
@@ -50,6 +51,7 @@ pub(super) fn memory([_, request, structure, ..]: &[usize; 6], visit: &mut dyn F
                 visit((regions, count.min(MAX_EXTENTS) * SCAN_REGION, true));
             }
         }
+        RNDADDENTROPY => visit((*structure, ENTROPY_BYTES + half(ENTROPY_SIZE).min(MAX_ADDRESSES), false)),
         TUNSETTXFILTER => {
             let addresses = half(TUN_COUNT) & usize::from(u16::MAX);
             visit((*structure, TUN_ADDRESSES + addresses * TUN_ADDRESS, false));

@@ -1,8 +1,9 @@
 //! A program as a child of `refault run` or `refault wss`, which no program is to notice but through `getppid`.
 //!
 //! Exit status and a signal that ends the program become ours; signals that a process sends us are sent on, in order
-//! and with their values; a stop from the keyboard stops both; if we are killed, the program is. What the terminal
-//! sends, the program gets by itself, as a member of the group.
+//! and with their values, but for those that the program has sent to its group, which we are in too; a stop from the
+//! keyboard stops both; if we are killed, the program is. What the terminal sends, the program gets by itself, as a
+//! member of the group.
 //!
 //! Invariants: all signals that are passed on stay blocked here and are read from a descriptor (signalfd(2)), so none
 //! is lost; the program starts with the mask and the actions that this command was started with. Cost: asleep but when
@@ -14,6 +15,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, FromRawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use libc::{c_int, pid_t, signalfd_siginfo, sigset_t};
@@ -46,6 +48,28 @@ const PASSED_ON: [c_int; 16] = [
 
 /// Those by which a program is asked to end.
 const TO_END: [c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+
+/// Standard input, output and error.
+const STANDARD: c_int = 3;
+
+/// Those of them that were closed when this command was started, a bit each: the program is started without them too.
+static CLOSED_AT_START: AtomicU8 = AtomicU8::new(0);
+
+/// Before Rust's runtime opens `/dev/null` in their place.
+extern "C" fn look_at_standard() {
+    for number in 0..STANDARD {
+        // SAFETY: asks only.
+        if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
+            CLOSED_AT_START.fetch_or(1 << number, Ordering::Relaxed);
+        }
+    }
+}
+
+// SAFETY: the loader calls what this section lists, once, before `main`; the function needs nothing that is set up later.
+#[allow(unsafe_code)]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK: extern "C" fn() = look_at_standard;
 
 /// A program that runs.
 pub(crate) struct Child {
@@ -101,6 +125,7 @@ impl Child {
             (File::from_raw_fd(fd), before, actions)
         };
         let parent = std::process::id() as pid_t;
+        let was_closed = CLOSED_AT_START.load(Ordering::Relaxed);
         let prepare = move || {
             // SAFETY: allowed between fork and exec; the set and the action are those that were in force.
             unsafe {
@@ -110,6 +135,7 @@ impl Child {
                     libc::_exit(1);
                 }
                 libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+                (0..STANDARD).filter(|number| was_closed >> number & 1 == 1).for_each(|number| _ = libc::close(number));
             }
             Ok(())
         };
@@ -169,7 +195,9 @@ impl Child {
             let bytes =
                 unsafe { std::slice::from_raw_parts_mut(arrived.as_mut_ptr().cast::<u8>(), size_of_val(&arrived)) };
             let count = (&self.arrivals).read(bytes).unwrap_or(0) / size_of::<signalfd_siginfo>();
-            let by_processes = |one: &&signalfd_siginfo| one.ssi_code <= 0 && one.ssi_signo as c_int != libc::SIGCHLD;
+            let by_processes = |one: &&signalfd_siginfo| {
+                one.ssi_code <= 0 && one.ssi_signo as c_int != libc::SIGCHLD && !self.has_it_too(one)
+            };
             arrived[..count].iter().filter(by_processes).for_each(|one| self.send(one));
             let to_end = arrived[..count].iter().filter(|one| TO_END.contains(&(one.ssi_signo as c_int)));
             self.end_requests.set(self.end_requests.get() + to_end.count());
@@ -177,6 +205,14 @@ impl Child {
                 return;
             }
         }
+    }
+
+    /// Whether the program has been sent a signal as we have: one that it, or a descendant of it, has sent to the group of
+    /// processes that both are in.
+    fn has_it_too(&self, one: &signalfd_siginfo) -> bool {
+        // SAFETY: asks only.
+        let is_in_our_group = unsafe { libc::getpgid(self.pid) == libc::getpgrp() };
+        is_in_our_group && ancestors(one.ssi_pid as pid_t).any(|process| process == self.pid)
     }
 
     fn send(&self, one: &signalfd_siginfo) {
@@ -227,6 +263,16 @@ pub(crate) fn enter(command: &mut Command, entrances: Vec<File>) {
     let enter = move || entrances.iter().try_for_each(|mut entrance| entrance.write_all(b"0"));
     // SAFETY: the closure makes system calls and touches nothing else.
     unsafe { command.pre_exec(enter) };
+}
+
+/// A process, its parent, and so on, as long as each is there.
+fn ancestors(process: pid_t) -> impl Iterator<Item = pid_t> {
+    /// The field of `/proc/PID/stat` that says the parent.
+    const PARENT: usize = 4;
+    let parent = |process: &pid_t| {
+        refault_linux::proc::stat_field(&std::fs::read(format!("/proc/{process}/stat")).ok()?, PARENT)
+    };
+    std::iter::successors(Some(process), parent)
 }
 
 /// Queues a signal with a value to one thread of a process; nothing is done about a failure.

@@ -16,6 +16,7 @@ crate::numbers::constants! {
     PAGEMAP_SCAN = 0xc060_6610, "Which pages of a process are in such a state.";
     BTRFS_IOC_TREE_SEARCH_V2 = 0xc070_9411, "What a file system's trees hold.";
     TUNSETTXFILTER = 0x4004_54d1, "Of a network device of the program's: what is let through.";
+    RNDADDENTROPY = 0x4008_5203, "Of the random device: bytes that it mixes in.";
     FIDEDUPERANGE = 0xc018_9436, "Parts of files become one where they are equal.";
     BPF_MAP_LOOKUP_ELEM = 1, "Of bpf: the value of a key.";
     BPF_MAP_UPDATE_ELEM = 2, "Of bpf: sets it.";
@@ -87,6 +88,10 @@ crate::numbers::places! {
     "struct tun_filter": {
         TUN_COUNT = 2 "count";
         TUN_ADDRESSES = 4 "addr";
+    }
+    "struct rand_pool_info": {
+        ENTROPY_SIZE = 4 "buf_size";
+        ENTROPY_BYTES = 8 "buf";
     }
     "struct btrfs_ioctl_search_args_v2": {
         SEARCH_BYTES = 104 "buf_size";

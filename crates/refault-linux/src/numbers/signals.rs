@@ -19,6 +19,7 @@ crate::numbers::constants! {
     SA_NOCLDSTOP: u64 = 1, "No signal of a child that stops.";
     SA_NOCLDWAIT: u64 = 2, "Children need no wait.";
     SA_SIGINFO: u64 = 4, "The handler is told why.";
+    SA_EXPOSE_TAGBITS: u64 = 0x800, "Tags of addresses stay in what the handler is told.";
     SA_RESTORER: u64 = 0x0400_0000, "The action says what the handler returns to.";
     SA_ONSTACK: u64 = 0x0800_0000, "On the alternate stack.";
     SA_RESTART: u64 = 0x1000_0000, "Calls are made again behind the handler.";

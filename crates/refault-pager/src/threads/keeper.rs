@@ -8,14 +8,12 @@
 //! touches a page that cannot come back is ended, with a reason. Cost: a thread that sleeps.
 
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use refault_store::PAGE_SIZE;
 use rustix::thread::futex;
 
-use super::RESERVED_PAGES;
-use crate::pager::Inner;
-use crate::uffd::Message;
+use crate::uffd::{Message, Uffd};
 
 /// What the keeper does.
 const WATCHES: u32 = 0;
@@ -55,59 +53,63 @@ impl Keeper {
         }
     }
 
-    /// For a handler that has found the descriptors closed. Returns once the pager stops; ends the program if it touches
-    /// a page that is out.
-    pub(super) fn take_over(&self) {
+    /// For a handler that has found the descriptors closed: waits until the program touches a page that is out (true), or
+    /// the pager stops.
+    pub(super) fn sees_a_fault(&self) -> bool {
         let _ = self.0.compare_exchange(WATCHES, SERVES, Ordering::SeqCst, Ordering::SeqCst);
         let _ = futex::wake(&self.0, futex::Flags::PRIVATE, i32::MAX as u32);
-        if self.after(&[WATCHES, SERVES]) == FAULTED {
-            crate::report::end(CLOSED);
-        }
+        self.after(&[WATCHES, SERVES]) == FAULTED
     }
 }
 
 /// Why a page cannot come back.
 pub(crate) const CLOSED: &str = "the program has closed the pager's descriptors, and touches memory that is out";
 
-/// The body of the thread. `hello` is called once the descriptor is safe.
-pub(super) fn keep(inner: &Inner, hello: impl FnOnce()) {
-    let number = inner.uffd.as_fd().as_raw_fd() as u32;
-    let close = |first: u32, last: u32, flags: libc::c_uint| {
-        // SAFETY: with `CLOSE_RANGE_UNSHARE` this thread gets a table of its own; what is closed in that is closed for
-        // no other thread.
-        unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) == 0 }
-    };
-    let is_apart = close(number + 1, u32::MAX, libc::CLOSE_RANGE_UNSHARE);
-    hello();
-    if !is_apart {
-        return;
-    }
-    if number > 0 {
-        close(0, number - 1, 0);
-    }
-    if inner.keeper.after(&[WATCHES]) == SERVES {
-        serve(inner);
-    }
+/// What the thread works with.
+pub(super) struct Kept<'a> {
+    pub(super) keeper: &'a Keeper,
+    pub(super) uffd: &'a Uffd,
+    pub(super) stopping: &'a AtomicBool,
 }
 
-/// Waits for a fault. Those that end a handler are served, as the handlers are gone.
-fn serve(inner: &Inner) {
-    let mut messages = [Message::EMPTY; 1];
-    while !inner.stopping.load(Ordering::SeqCst) {
-        match inner.uffd.read(&mut messages) {
-            Ok(_) if inner.stopping.load(Ordering::SeqCst) => break,
-            Ok(_) => {
-                inner.keeper.set(FAULTED);
-                return;
+impl Kept<'_> {
+    /// The body of the thread. `hello` is called once the descriptor is safe; `last_pages` are those whose faults end
+    /// handlers.
+    pub(super) fn keep(&self, hello: impl FnOnce(), last_pages: impl Iterator<Item = usize>) {
+        let number = self.uffd.as_fd().as_raw_fd() as u32;
+        let close = |first: u32, last: u32, flags: libc::c_uint| {
+            // SAFETY: with `CLOSE_RANGE_UNSHARE` this thread gets a table of its own; what is closed in that is closed
+            // for no other thread.
+            unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) == 0 }
+        };
+        let is_apart = close(number + 1, u32::MAX, libc::CLOSE_RANGE_UNSHARE);
+        hello();
+        if !is_apart {
+            return;
+        }
+        if number > 0 {
+            close(0, number - 1, 0);
+        }
+        if self.keeper.after(&[WATCHES]) == SERVES {
+            self.serve(last_pages);
+        }
+    }
+
+    /// Waits for a fault. Those that end a handler are served, as the handlers are gone.
+    fn serve(&self, last_pages: impl Iterator<Item = usize>) {
+        let mut messages = [Message::EMPTY; 1];
+        while !self.stopping.load(Ordering::SeqCst) {
+            match self.uffd.read(&mut messages) {
+                Ok(_) if self.stopping.load(Ordering::SeqCst) => break,
+                Ok(_) => return self.keeper.set(FAULTED),
+                Err(_) => std::thread::yield_now(),
             }
-            Err(_) => std::thread::yield_now(),
         }
-    }
-    for index in 0..RESERVED_PAGES {
-        let address = inner.arena.address(inner.arena.pages() - 1 - index);
-        if inner.uffd.zero(address, PAGE_SIZE).is_err() {
-            let _ = inner.uffd.wake(address, PAGE_SIZE);
+        for address in last_pages {
+            if self.uffd.zero(address, PAGE_SIZE).is_err() {
+                let _ = self.uffd.wake(address, PAGE_SIZE);
+            }
         }
+        self.keeper.stop();
     }
-    inner.keeper.stop();
 }
