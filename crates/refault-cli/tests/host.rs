@@ -118,11 +118,7 @@ fn to_another_user_no_working_set_of_a_group_is_said() {
         return;
     }
     let Some(busy) = Busy::new("of-root") else { return };
-    let directory = tempfile::tempdir().expect("a directory");
-    let binary = directory.path().join("refault");
-    std::fs::copy(env!("CARGO_BIN_EXE_refault"), &binary).expect("room");
-    let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(directory.path(), everyone).expect("is ours");
+    let (_directory, binary) = for_everyone();
     // At itself it may look.
     let mut stranger = Command::new(&binary);
     stranger.args(["host", "--once", "--ages", "50ms", "--csv"]).uid(65534).gid(65534).current_dir("/");
@@ -137,6 +133,45 @@ fn to_another_user_no_working_set_of_a_group_is_said() {
     // Root may look.
     let all = rows(&stdout(&["host", "--once", "--ages", "50ms", "--csv", "--group", busy.group.path()]));
     assert!(!all[1][column("high_bytes")].is_empty(), "{all:?}");
+}
+
+/// The command in a directory that every user can read.
+fn for_everyone() -> (tempfile::TempDir, std::path::PathBuf) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let binary = directory.path().join("refault");
+    std::fs::copy(env!("CARGO_BIN_EXE_refault"), &binary).expect("room");
+    let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(directory.path(), everyone).expect("is ours");
+    (directory, binary)
+}
+
+/// Processes that are not even listed: of version 1 those of another PID namespace, and those that /proc hides.
+#[test]
+fn of_groups_with_hidden_processes_no_working_set_is_said() {
+    let Some(busy) = Busy::new("hidden") else { return };
+    let (_directory, binary) = for_everyone();
+    // Mounts need no way back: they are those of a namespace of mounts.
+    let nested = ["unshare", "--pid", "--fork", "--mount-proc"];
+    let hides =
+        "mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$@\"";
+    let hidden = ["unshare", "--mount", "sh", "-c", hides, "sh"];
+    for elsewhere in [&nested[..], &hidden] {
+        let tried = Command::new(elsewhere[0]).args(&elsewhere[1..]).arg("true").output();
+        if !tried.is_ok_and(|tried| tried.status.success()) {
+            skip_required(format_args!("no namespace can be made: {elsewhere:?}"));
+            continue;
+        }
+        let mut command = Command::new(elsewhere[0]);
+        command.args(&elsewhere[1..]).arg(&binary).args(["host", "--once", "--ages", "50ms", "--csv"]);
+        let output = command.current_dir("/").output().expect("it starts");
+        let (said, all) = (text(&output.stderr), rows(&text(&output.stdout)));
+        assert!(said.contains("no working set is known of"), "{elsewhere:?}: {said}");
+        let column = |name: &str| all[0].iter().position(|title| title == name).expect("a column");
+        let ours = all.iter().find(|row| row[column("path")] == busy.group.path()).expect("the group is listed");
+        let seen = ["within_50ms_bytes", "high_bytes", "max_bytes"].map(|name| ours[column(name)].as_str());
+        assert_eq!(seen, ["", "", ""], "{elsewhere:?}: {ours:?}");
+        assert_ne!(ours[column("usage_bytes")], "", "the kernel says that much to all");
+    }
 }
 
 #[test]

@@ -28,8 +28,8 @@ pub struct Accessed {
     pub error_bytes: u64,
     /// The source counts pages that are charged to the group, and only those.
     pub is_by_charge: bool,
-    /// Processes are in it at which this one may not look, of other users or PID namespaces: what they access is not in
-    /// the sums.
+    /// Processes hold its memory at which this one may not look, of other users, PID namespaces or groups: what they access
+    /// is not in the sums.
     pub is_in_part: bool,
 }
 

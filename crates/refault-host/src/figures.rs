@@ -36,6 +36,9 @@ pub struct Stat {
     pub inactive_file_bytes: u64,
     /// Bytes of files that were accessed at least twice, as the kernel sees it.
     pub active_file_bytes: u64,
+    /// The same of what is no file's or shared; with need for memory, other accesses count too.
+    #[serde(skip)]
+    pub active_anonymous_bytes: u64,
     /// Bytes that cannot be evicted.
     pub unevictable_bytes: u64,
     /// Bytes of files that differ from what is on disk.
@@ -46,6 +49,18 @@ pub struct Stat {
     pub swapped_bytes: Option<u64>,
     /// Pages that came back soon after they were evicted, since the group began.
     pub refaults: u64,
+    /// What is charged to the group itself, as opposed to those below it; version 2 does not say.
+    #[serde(skip)]
+    pub own: Option<Own>,
+}
+
+/// Bytes that processes map and that are charged to a group itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Own {
+    /// No file's.
+    pub anonymous_bytes: u64,
+    /// Of files and shared memory.
+    pub mapped_bytes: u64,
 }
 
 impl Stat {
@@ -69,11 +84,13 @@ impl Stat {
                 huge_bytes: total("rss_huge"),
                 inactive_file_bytes: total("inactive_file"),
                 active_file_bytes: total("active_file"),
+                active_anonymous_bytes: total("active_anon"),
                 unevictable_bytes: total("unevictable"),
                 dirty_bytes: total("dirty"),
                 compressed_bytes: any("total_zswap"),
                 swapped_bytes: any("total_swap"),
                 refaults: total("workingset_refault_anon").saturating_add(total("workingset_refault_file")),
+                own: Some(Own { anonymous_bytes: one("rss"), mapped_bytes: one("mapped_file") }),
             };
         }
         Stat {
@@ -84,11 +101,13 @@ impl Stat {
             huge_bytes: one("anon_thp"),
             inactive_file_bytes: one("inactive_file"),
             active_file_bytes: one("active_file"),
+            active_anonymous_bytes: one("active_anon"),
             unevictable_bytes: one("unevictable"),
             dirty_bytes: one("file_dirty"),
             compressed_bytes: any("zswap"),
             swapped_bytes: None,
             refaults: one("workingset_refault_anon").saturating_add(one("workingset_refault_file")),
+            own: None,
         }
     }
 
@@ -131,6 +150,11 @@ impl Figures {
     }
 }
 
+/// What the kernel says of what is charged to a group; none if the group is gone.
+pub fn stat(directory: &Path) -> Option<Stat> {
+    fs::read_to_string(directory.join("memory.stat")).ok().map(|text| Stat::parse(&text))
+}
+
 /// The figures of a group's directory; none if the group is gone.
 pub fn of(directory: &Path) -> Option<Figures> {
     let text = |file: &str| fs::read_to_string(directory.join(file)).ok();
@@ -140,7 +164,7 @@ pub fn of(directory: &Path) -> Option<Figures> {
         let text = text(file)?;
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse::<u64>().ok())
     };
-    let mut stat = Stat::parse(&text("memory.stat")?);
+    let mut stat = stat(directory)?;
     if stat.swapped_bytes.is_none() {
         stat.swapped_bytes = number("memory.swap.current");
     }
@@ -191,7 +215,8 @@ mod tests {
             "anon 300\nfile 500\nshmem 100\ninactive_file 60\nworkingset_refault_anon 3\nworkingset_refault_file 4\n",
         );
         let (one, two) = (of(first.path()).expect("a group"), of(second.path()).expect("a group"));
-        assert_eq!(one.stat, two.stat);
+        assert_eq!(one.stat.own, Some(Own { anonymous_bytes: 1, mapped_bytes: 0 }));
+        assert_eq!(Stat { own: None, ..one.stat }, two.stat);
         assert_eq!((one.stat.file_bytes, one.stat.refaults, one.other_bytes()), (400, 7, 200));
         assert_eq!(one.usage_less_inactive_file_bytes(), 940);
         assert_eq!((one.max_bytes, one.soft_bytes, one.kills, one.stalled_us), (None, Some(700), Some(2), None));

@@ -27,6 +27,8 @@ pub const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How long a row is waited for that another program writes.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAGE: u64 = 4096;
+/// After this many looks, the names go that no row has any more; that goes through all rows.
+const NAMES_AT: i64 = 60;
 /// Written into the file's head: another number is another program's file, or of a later version.
 const APPLICATION: i64 = 0x7265_6668;
 const VERSION: i64 = 1;
@@ -155,7 +157,7 @@ impl History {
         }
         let old = report.time_seconds.saturating_sub(KEPT.as_secs()) as i64;
         change.execute("DELETE FROM samples WHERE look IN (SELECT id FROM looks WHERE time < ?1)", params![old])?;
-        if change.execute("DELETE FROM looks WHERE time < ?1", params![old])? > 0 {
+        if change.execute("DELETE FROM looks WHERE time < ?1", params![old])? > 0 && look % NAMES_AT == 0 {
             change.execute("DELETE FROM groups WHERE id NOT IN (SELECT group_id FROM samples)", [])?;
         }
         change.commit()?;

@@ -2,18 +2,22 @@
 //!
 //! Windows are measured in rounds ([`rounds`]): a caller sleeps until [`Host::due`] and calls [`Host::step`], and asks for a
 //! [`Report`] whenever it likes. What is known of a group goes when the group goes. Cost: see the crate; rounds rest
-//! until looks have taken at most [`MAX_SHARE`] of a processor.
+//! until looks and reports have taken at most [`MAX_SHARE`] of a processor, by the time that the thread ran.
 
+mod peaks;
 mod report;
 mod rounds;
+mod windows;
 
 use std::collections::HashMap;
 use std::io;
 use std::time::{Duration, Instant};
 
+use peaks::Peaks;
 pub use report::{Report, Row, WorkingSet};
 pub use rounds::MAX_SHARE;
 use rounds::{Next, Rounds};
+use windows::Window;
 
 use crate::accessed::{Accessed, Source};
 use crate::curve::Measured;
@@ -35,12 +39,13 @@ const MIN_RATE: Duration = Duration::from_millis(500);
 #[derive(Debug, Default)]
 struct Known {
     /// By age.
-    measured: Vec<Option<Measured>>,
+    measured: Vec<Option<Window>>,
     /// What was measured last left out processes.
     is_in_part: bool,
     figures: Option<(Instant, Figures)>,
     refaults_per_second: Option<f64>,
     pressure: Option<f64>,
+    peaks: Peaks,
 }
 
 /// A host.
@@ -124,12 +129,12 @@ impl Host {
         self.known.len()
     }
 
-    /// Groups of which no working set is known, because processes are in them at which this one may not look.
+    /// Groups of which no working set is known, because processes hold their memory at which this one may not look.
     pub fn in_part(&self) -> usize {
         self.known.values().filter(|known| known.is_in_part).count()
     }
 
-    /// Share of a processor that looks took so far.
+    /// Share of a processor that looks and reports took so far.
     pub fn share(&self) -> f64 {
         self.spent.as_secs_f64() / self.begun.elapsed().as_secs_f64().max(1e-3)
     }
@@ -139,8 +144,8 @@ impl Host {
     /// # Errors
     /// There are no memory cgroups any more, or this user may look at no process.
     pub fn step(&mut self) -> io::Result<()> {
+        let began = time_run();
         let groups = self.groups()?;
-        let began = Instant::now();
         match self.rounds.next() {
             Next::Begin => {
                 self.source.begin(&groups)?;
@@ -156,8 +161,9 @@ impl Host {
                 }
             }
         }
-        self.spent += began.elapsed();
-        self.rounds.spent(began.elapsed());
+        let took = time_run().saturating_sub(began);
+        self.spent += took;
+        self.rounds.spent(took);
         Ok(())
     }
 
@@ -184,7 +190,8 @@ impl Host {
             let known = self.known.entry(group.id).or_default();
             known.measured.resize(self.ages.len(), None);
             // Less than was accessed would be said of it, and a limit that is too small.
-            known.measured[age] = (!accessed.is_in_part).then(|| measured(*accessed, &figures, window));
+            known.measured[age] = (!accessed.is_in_part)
+                .then(|| Window { measured: measured(*accessed, &figures, window), ended: Instant::now() });
             known.is_in_part = accessed.is_in_part;
         }
     }
@@ -194,6 +201,7 @@ impl Host {
         let figures = figures::of(&group.directory)?;
         let known = self.known.entry(group.id).or_default();
         let now = Instant::now();
+        known.peaks.see(now.duration_since(self.begun), figures.usage_less_inactive_file_bytes());
         if let Some((then, before)) = known.figures {
             let time = now.duration_since(then);
             if time < MIN_RATE {
@@ -211,10 +219,17 @@ impl Host {
     }
 }
 
+/// For how long this thread ran.
+fn time_run() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.try_into().unwrap_or_default()
+}
+
 /// The working set of a group: what was accessed, and no more than is charged to it of that kind.
 ///
 /// Page tables do not show reads by calls. Of files that no process maps, those count that the kernel lists as active: it
-/// saw them accessed twice, at some time. It does not say how many active pages are mapped, which is an error too.
+/// saw them accessed twice, at some time. It does not say how many active pages are mapped, which is an error too. So it
+/// is with shared memory that no process maps, such as files of a tmpfs, which it lists among what is no file's.
 fn measured(accessed: Accessed, figures: &Figures, window: Duration) -> Measured {
     let stat = &figures.stat;
     if accessed.is_by_charge {
@@ -226,10 +241,14 @@ fn measured(accessed: Accessed, figures: &Figures, window: Duration) -> Measured
     let mapped = accessed.file_bytes.min(stat.mapped_bytes);
     let read = stat.active_file_bytes.saturating_sub(stat.mapped_bytes);
     let read_at_most = stat.active_file_bytes.saturating_sub(mapped.saturating_sub(stat.shared_bytes)).max(read);
-    let bytes = anonymous.saturating_add(mapped).saturating_add(read);
+    let unmapped = stat.shared_bytes.saturating_sub(stat.mapped_bytes);
+    let shared_read = stat.active_anonymous_bytes.saturating_sub(stat.anonymous_bytes).min(unmapped);
+    let shared_read_at_most = stat.active_anonymous_bytes.min(unmapped);
+    let bytes = anonymous.saturating_add(mapped).saturating_add(read).saturating_add(shared_read);
     let shared =
         accessed.error_bytes.min((stat.anonymous_bytes - anonymous).saturating_add(stat.mapped_bytes - mapped));
-    Measured { window, bytes, error_bytes: shared.saturating_add(read_at_most - read) }
+    let by_calls = (read_at_most - read).saturating_add(shared_read_at_most - shared_read);
+    Measured { window, bytes, error_bytes: shared.saturating_add(by_calls) }
 }
 
 #[cfg(test)]
@@ -259,5 +278,10 @@ mod tests {
         // Ten of the active ones may be mapped, and none of those was accessed.
         let some = Stat { mapped_bytes: 10, ..stat };
         assert_eq!(of(some, 0, 0, 0), Measured { window: WINDOW, bytes: 10, error_bytes: 10 });
+        // The files of a tmpfs, of which ten are mapped; of 50 active pages 30 may be no file's.
+        let shared = Stat { shared_bytes: 90, mapped_bytes: 10, active_anonymous_bytes: 50, ..Stat::default() };
+        assert_eq!(of(shared, 0, 0, 0), Measured { window: WINDOW, bytes: 50, error_bytes: 0 });
+        let both = Stat { anonymous_bytes: 30, ..shared };
+        assert_eq!(of(both, 0, 0, 0), Measured { window: WINDOW, bytes: 20, error_bytes: 30 });
     }
 }

@@ -39,6 +39,8 @@ fn report(groups: u64, minute: u64) -> Report {
             program: None,
             processes: 1,
             figures: Figures { usage_bytes: bytes(10), stat, max_bytes, ..Figures::default() },
+            kubelet_working_set_bytes: 0,
+            vpa_target_bytes: None,
             working_sets: sets.collect(),
             refaults_per_second: Some((bytes(15) % 300) as f64),
             pressure: Some(0.012),

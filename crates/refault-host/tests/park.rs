@@ -45,6 +45,8 @@ fn row(directory: &Path, seconds: f64, accessed: u64, refaults_per_second: f64) 
         program: None,
         processes: 1,
         figures,
+        kubelet_working_set_bytes: 0,
+        vpa_target_bytes: None,
         working_sets: vec![Some(WorkingSet { seconds, bytes: accessed * MIB, error_bytes: 0 })],
         refaults_per_second: Some(refaults_per_second),
         pressure: Some(0.0),

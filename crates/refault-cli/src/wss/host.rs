@@ -223,13 +223,14 @@ fn opened(args: &HostArgs) -> Result<Host, Failure> {
     Ok(host)
 }
 
-/// Says of how many groups no working set is known, because processes in them cannot be looked at, if that has changed.
+/// Says of how many groups no working set is known, because processes that cannot be looked at hold their memory, if that
+/// has changed.
 fn tell_of_others(host: &Host, told: &mut usize) {
     let count = host.in_part();
     if count > 0 && count != *told {
         let groups = if count == 1 { "group" } else { "groups" };
         say(format_args!(
-            "no working set is known of {count} {groups}: processes of other users or PID namespaces are in them; {BE_ROOT} of the host"
+            "no working set is known of {count} {groups}: processes of other users, PID namespaces or groups hold their memory; {BE_ROOT} of the host"
         ));
     }
     *told = count;

@@ -6,8 +6,13 @@
 //! without an object is what a process got by `fork` and has not written since; it counts by its addresses. Of a mapping
 //! that is shared in part, that part is taken to be accessed as the whole is. A huge page counts whole.
 //!
+//! Processes that this one may not look at leave a sum in part. Version 2 lists those of other PID namespaces as 0. Version
+//! 1 leaves them out, and so [`hidden`] looks for memory that is charged to a group and that none of its processes maps.
+//!
 //! Clearing makes the kernel's own reclaim take pages for idle until they are accessed again. Cost: the kernel walks the
 //! page tables of each process, some 10 ms per GiB of small pages.
+
+mod hidden;
 
 use std::collections::HashMap;
 use std::io;
@@ -74,7 +79,19 @@ pub fn clear(groups: &[Group]) -> io::Result<()> {
 
 /// What was accessed of each group itself since.
 pub fn look(groups: &[Group]) -> Vec<Accessed> {
-    groups.iter().map(|group| Sums::of(&group.members()).accessed()).collect()
+    let hidden = hidden::Namespace::own();
+    groups
+        .iter()
+        .map(|group| {
+            let mut sums = Sums::of(&group.members());
+            // What is allocated or given back while they are looked at is not hidden: it must be so twice.
+            if hidden.holds_memory(group, sums.seen) {
+                sums = Sums::of(&group.members());
+                sums.own.is_in_part |= hidden.holds_memory(group, sums.seen);
+            }
+            sums.accessed()
+        })
+        .collect()
 }
 
 /// Sums over the processes of a group.
@@ -82,6 +99,7 @@ pub fn look(groups: &[Group]) -> Vec<Accessed> {
 struct Sums {
     own: Accessed,
     shared: HashMap<Shared, Together>,
+    seen: hidden::Seen,
 }
 
 impl Sums {
@@ -91,8 +109,8 @@ impl Sums {
             let mut shared = HashMap::new();
             // One that has ended is left out.
             let seen = each_mapping(*pid, |mapping, object| sums.see(mapping, object, &mut shared));
-            sums.own.is_in_part |=
-                *pid == 0 || seen.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+            sums.seen.processes += usize::from(seen.is_ok());
+            sums.own.is_in_part |= *pid == 0 || seen.is_err_and(|error| hidden::is(*pid, &error));
             sums.end(shared);
         }
         sums
@@ -104,6 +122,8 @@ impl Sums {
         let part = |bytes: u64, of: u64| (u128::from(bytes) * u128::from(of) / u128::from(resident.max(1))) as u64;
         let accessed = mapping.accessed_bytes.min(resident);
         let anonymous = mapping.anonymous_bytes.min(resident);
+        self.seen.anonymous_bytes += anonymous;
+        self.seen.mapped_bytes += resident - anonymous;
         // Of an object's mapping all but what was written to privately is the object's.
         let shared = match object {
             Some(_) => resident - anonymous,

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-use super::Host;
+use super::{Host, time_run, windows};
 use crate::curve::{Measured, Point, curve};
 use crate::figures::Figures;
 use crate::name::{self, Kind, Name};
@@ -24,7 +24,7 @@ pub struct Report {
     pub source: String,
     /// The lengths of windows, in seconds.
     pub ages_seconds: Vec<f64>,
-    /// Share of a processor that looks took so far.
+    /// Share of a processor that looks and reports took so far.
     pub processor_share: f64,
     /// One for each group, each after the one above it.
     pub groups: Vec<Row>,
@@ -49,6 +49,10 @@ pub struct Row {
     /// What the kernel says.
     #[serde(flatten)]
     pub figures: Figures,
+    /// What cadvisor and the kubelet call the working set: usage without files that the kernel would evict first.
+    pub kubelet_working_set_bytes: u64,
+    /// What the vertical pod autoscaler would take for its target, by its defaults, from what this command saw.
+    pub vpa_target_bytes: Option<u64>,
     /// By age; none where no such window has ended.
     pub working_sets: Vec<Option<WorkingSet>>,
     /// Pages per second that came back soon after they were evicted.
@@ -81,6 +85,7 @@ pub struct WorkingSet {
 impl Host {
     /// What is known now. Groups that are gone are forgotten.
     pub fn report(&mut self) -> Report {
+        let began = time_run();
         let groups = self.groups().unwrap_or_default();
         let ids: std::collections::HashSet<u64> = groups.iter().map(|group| group.id).collect();
         self.known.retain(|id, _| ids.contains(id));
@@ -88,9 +93,10 @@ impl Host {
         for group in &groups {
             let Some(figures) = self.figures(group) else { continue };
             let known = self.known.entry(group.id).or_default();
-            let measured: Vec<Measured> = known.measured.iter().flatten().copied().collect();
+            let measured: Vec<Measured> = known.measured.iter().flatten().map(|window| window.measured).collect();
+            let together = windows::together(&known.measured);
             let mut working_sets: Vec<Option<WorkingSet>> =
-                known.measured.iter().map(|one| one.map(WorkingSet::of)).collect();
+                together.iter().map(|one| one.map(WorkingSet::of)).collect();
             working_sets.resize(self.ages.len(), None);
             let processes = group.processes();
             let name = name::of_path(&group.path);
@@ -103,10 +109,12 @@ impl Host {
                 program: processes.first().and_then(|pid| name::program(*pid)),
                 processes: processes.len() as u64,
                 figures,
+                kubelet_working_set_bytes: figures.usage_less_inactive_file_bytes(),
+                vpa_target_bytes: known.peaks.target_bytes(),
                 working_sets,
                 refaults_per_second: known.refaults_per_second,
                 pressure: known.pressure,
-                curve: curve(&measured, other_bytes),
+                curve: curve(&together.into_iter().flatten().collect::<Vec<_>>(), other_bytes),
                 proposal: match name.kind {
                     Kind::Host => None,
                     _ => propose(&measured, figures.usage_bytes, other_bytes),
@@ -116,6 +124,9 @@ impl Host {
                 directory: group.directory.clone(),
             });
         }
+        let took = time_run().saturating_sub(began);
+        self.spent += took;
+        self.rounds.spent_beside(took);
         Report {
             version: VERSION,
             time_seconds: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),

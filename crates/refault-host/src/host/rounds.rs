@@ -2,8 +2,8 @@
 //!
 //! A round has windows of ascending lengths. A length is in it once the host was looked at for that long, and then if
 //! it was not measured within its own length: so windows of an hour do not keep those of a minute from being measured
-//! for more than half of the time. After a round comes a rest, until all looks of the round have taken their share of a
-//! processor.
+//! for more than half of the time. After a round comes a rest, until all looks of the round, and the reports meanwhile,
+//! have taken their share of a processor.
 
 use std::time::{Duration, Instant};
 
@@ -119,6 +119,14 @@ impl Rounds {
             self.spent = Duration::ZERO;
         }
     }
+
+    /// Something else took `time`: the rest is longer for it.
+    pub(super) fn spent_beside(&mut self, time: Duration) {
+        match self.count {
+            0 => self.rest += time.div_f64(MAX_SHARE),
+            _ => self.spent += time,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -157,6 +165,16 @@ mod tests {
         assert!(!rounds.ended(true), "there is no next one");
         rounds.spent(Duration::from_millis(100));
         assert_eq!((rounds.next(), rounds.done()), (Next::Begin, 1));
-        assert!(rounds.due() >= now + SECONDS(30), "a third of a second is 1 % of thirty");
+        let due = rounds.due();
+        assert!(due >= now + SECONDS(30), "a third of a second is 1 % of thirty");
+        // Reports count as looks do, in a rest and in a round.
+        rounds.spent_beside(Duration::from_millis(50));
+        assert_eq!(rounds.due(), due + SECONDS(5));
+        rounds.begun(now);
+        rounds.spent_beside(Duration::from_millis(100));
+        rounds.ended(false);
+        rounds.ended(false);
+        rounds.spent(Duration::ZERO);
+        assert!(rounds.due() >= now + SECONDS(10), "a report of a round");
     }
 }

@@ -158,6 +158,8 @@ pub(super) fn csv(out: &mut dyn Write, report: &Report) -> std::io::Result<()> {
         "high_bytes",
         "max_bytes",
         "saves_bytes",
+        "kubelet_working_set_bytes",
+        "vpa_target_bytes",
     ];
     let ages = report.ages_seconds.iter().map(|age| format!("within_{}_bytes", age_text(*age).replace(' ', "")));
     csv.write_record(names.iter().map(|name| (*name).to_owned()).chain(ages))?;
@@ -180,6 +182,8 @@ pub(super) fn csv(out: &mut dyn Write, report: &Report) -> std::io::Result<()> {
             text(proposal.map(|proposal| proposal.high_bytes)),
             text(proposal.map(|proposal| proposal.max_bytes)),
             text(proposal.map(|proposal| proposal.saves_bytes)),
+            row.kubelet_working_set_bytes.to_string(),
+            text(row.vpa_target_bytes),
         ];
         let sets = row.working_sets.iter().map(|set| text(set.map(|set| set.bytes)));
         csv.write_record(cells.into_iter().chain(sets))?;
