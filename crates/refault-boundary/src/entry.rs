@@ -11,6 +11,7 @@ use crate::engine_lock::{self, paging};
 use crate::frame::{self, Context, Info, register};
 use crate::library::processor;
 use crate::patched::fast;
+use crate::process::adoption;
 use crate::signals;
 use crate::signals::early;
 use crate::signals::sets::{SIGBUS, SIGSEGV, SIGSYS};
@@ -21,9 +22,16 @@ const MAX_SPURIOUS: u32 = 100_000;
 
 /// The handler of every signal.
 pub(crate) extern "C" fn on_signal(signal: i32, info: *mut Info, context: *mut Context) {
-    let thread = Thread::of(context as usize);
     // SAFETY: the kernel passes its frame.
     let (info, context) = unsafe { (&*info, &mut *context) };
+    if signals::native::pass_on(signal, info, context) {
+        return;
+    }
+    let thread = match adoption::adopt(context) {
+        Some(_) if signal == SIGSYS => return,
+        Some(thread) => thread,
+        None => Thread::of(std::ptr::from_mut(context) as usize),
+    };
     if context.registers[register::FLAGS] & FLAG_ALIGNMENT != 0 {
         refuse_no_alignment(thread, context);
         if signal == SIGBUS && info.code == BUS_ADRALN && thread.is_at_work(context) {

@@ -71,6 +71,7 @@ mod patched {
 mod process {
     //! A process from its start to the next program: children, programs executed, observers.
 
+    pub(crate) mod adoption;
     pub(crate) mod clone;
     pub(crate) mod end;
     pub(crate) mod environment;

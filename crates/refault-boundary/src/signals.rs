@@ -10,6 +10,7 @@
 //! program's own.
 
 pub(crate) mod early;
+pub(crate) mod native;
 pub(crate) mod sets;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -66,7 +67,8 @@ static CHANGING: Lock<()> = Lock::new(());
 /// No other thread reads or changes actions while the result lives. A child that borrows the memory may be killed at
 /// any time, so it takes no lock; nearly all have actions of their own.
 fn change_actions(thread: &Thread) -> Option<Held<'static, ()>> {
-    (!thread.is_vm_child).then(|| CHANGING.lock())
+    // A thread whose calls do not come here may have been forked while another held it.
+    (!thread.is_vm_child && thread.is_dispatched).then(|| CHANGING.lock())
 }
 
 /// A thread's actions, for a child that has its own from now on. Between this and the child's beginning another thread
@@ -490,9 +492,14 @@ fn deliver(thread: &mut Thread, info: &Info, context: &mut Context) {
     made.context.stack = shown;
     made.context.vectors = if bytes == 0 { 0 } else { vectors };
     made.context.mask = saved_mask;
-    crate::engine_lock::hold(thread, place, top - place, true);
+    // Once calls do not come here nothing is managed.
+    if thread.is_dispatched {
+        crate::engine_lock::hold(thread, place, top - place, true);
+    }
     let written = frame::write(place, &made) && (bytes == 0 || frame::copy(vectors, context.vectors, bytes));
-    crate::engine_lock::release(thread);
+    if thread.is_dispatched {
+        crate::engine_lock::release(thread);
+    }
     if !written {
         end_by(SIGSEGV, &Info { signal: SIGSEGV, ..*info });
         return;

@@ -153,6 +153,25 @@ impl Thread {
         unsafe { &mut *Thread::top(block) }
     }
 
+    /// Whether an address lies in a block.
+    pub(crate) fn has_block(address: usize) -> bool {
+        BLOCKS.lock().contains(&(address & !(BLOCK - 1)))
+    }
+
+    /// Whether an address lies in a block that a thread has, or has had. Takes no lock.
+    pub(crate) fn was_given(address: usize) -> bool {
+        let wanted = Thread::top(address & !(BLOCK - 1)).cast_const();
+        let mut top: *const Thread = NEWEST.load(Ordering::Acquire);
+        // SAFETY: as for [`Thread::each`].
+        while let Some(thread) = unsafe { top.as_ref() } {
+            if std::ptr::eq(thread, wanted) {
+                return true;
+            }
+            top = thread.before;
+        }
+        false
+    }
+
     fn top(block: usize) -> *mut Thread {
         (block + TOP) as *mut Thread
     }
@@ -233,9 +252,9 @@ impl Thread {
     /// stack of the agent's.
     pub(crate) fn entered_with(pointer: usize) -> Option<usize> {
         let block = pointer & !(BLOCK - 1);
-        let is_one = BLOCKS.lock().contains(&block);
         // SAFETY: blocks are never unmapped; the field is a word that its thread writes whole.
-        let entered = is_one.then(|| unsafe { std::ptr::read_volatile(&raw const (*Thread::top(block)).entered) })?;
+        let entered = Thread::has_block(pointer)
+            .then(|| unsafe { std::ptr::read_volatile(&raw const (*Thread::top(block)).entered) })?;
         (block..block + BLOCK).contains(&(entered as usize)).then_some(entered as usize)
     }
 

@@ -340,12 +340,46 @@ fn what_a_program_has_from_its_start_is_there_as_alone() {
     ends_well(&mut Command::new(refault), "");
     ends_well(Command::new("setsid").args(["-w", refault]), "group");
     ends_well(Command::new("sh").args(["-c", "exec \"$0\" \"$@\" <&- 2>&-", refault]), "closed");
-    let library = program.directory.path().join("library.so");
+    ends_well(Command::new(refault).env("LD_PRELOAD", library(&program, "LIBRARY")), "alternate");
+}
+
+/// The library that a program's source is with this defined.
+fn library(program: &Program, defined: &str) -> std::path::PathBuf {
+    let library = program.directory.path().join(defined).with_extension("so");
     let built = Command::new("gcc")
-        .args(["-shared", "-fPIC", "-w", "-DLIBRARY", "-o"])
+        .args(["-shared", "-fPIC", "-w", "-pthread", "-DLIBRARY"])
+        .arg(format!("-D{defined}"))
+        .arg("-o")
         .args([&library, &program.directory.path().join("program.c")])
         .status()
         .expect("gcc starts");
     assert!(built.success());
-    ends_well(Command::new(refault).env("LD_PRELOAD", library), "alternate");
+    library
+}
+
+#[test]
+fn threads_of_libraries_that_are_there_before_use_memory_as_all_do_or_it_is_not_managed() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(include_str!("c/threads_before.c"));
+    for (defined, is_managed) in [("LIBRARY", true), ("UNREACHABLE", false)] {
+        let mut command = Command::new("timeout");
+        command.args(["60", env!("CARGO_BIN_EXE_refault"), "run", "--memory", "8M", "--"]).arg(&program.path);
+        let output = command.env("LD_PRELOAD", library(&program, defined)).output().expect("it starts");
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success() && out == "done\n", "{defined}: {:?}\n{out}\n{err}", output.status);
+        assert_eq!(err.contains("is not managed: a library has started a thread"), !is_managed, "{err}");
+        assert_ne!(err.contains(" 0 pages stored"), is_managed, "{err}");
+    }
+}
+
+#[test]
+fn refusals_of_a_filter_come_as_signals_in_threads_that_begin_later() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(include_str!("c/filter_traps_threads.c"));
+    program.comes_through("8M", &[]);
+    program.comes_through_with("8M", &[], &["all threads"]);
 }

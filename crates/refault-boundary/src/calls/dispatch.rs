@@ -204,6 +204,8 @@ pub(crate) fn give_up(thread: &mut Thread, context: &mut Context) -> bool {
     user_dispatch::dispatch_off(thread);
     if thread.is_last() {
         signals::give_back(thread, context);
+    } else {
+        signals::native::may_be(thread);
     }
     true
 }

@@ -32,6 +32,7 @@ use crate::memory::seen;
 use crate::patched::fast;
 use crate::patched::sites;
 use crate::patched::switch;
+use crate::process::adoption;
 use crate::process::execution;
 use crate::process::observer;
 use crate::process::owner::{borrows_memory, has_borrowers, has_shared_descriptors, owns_memory};
@@ -46,6 +47,14 @@ pub(crate) fn begin(settings: &AgentSettings) -> Result<(), String> {
     if is_traced() {
         leave_alone(settings);
         report::say(format_args!("process {} is traced (by a debugger): it is not managed", sys::process_id()));
+        return Ok(());
+    }
+    if adoption::is_impossible() {
+        leave_alone(settings);
+        let process = sys::process_id();
+        report::say(format_args!(
+            "process {process} is not managed: a library has started a thread before that no signal reaches; --backend kernel holds it"
+        ));
         return Ok(());
     }
     // A panic's own way of speaking goes through libc, whose calls would come back to the agent.
@@ -121,6 +130,7 @@ pub(crate) fn begin(settings: &AgentSettings) -> Result<(), String> {
         switch::turn_on();
     }
     signals::install(actions, crate::entry::on_signal as *const () as usize);
+    adoption::all(actions)?;
     observer::begin(settings)?;
     mappings::remember(&maps, start);
     memory_files::look_at_inherited();
