@@ -19,7 +19,7 @@ use refault_pool::reclaim::swap::Swap;
 use serde_json::json;
 
 use crate::monitor::kernel::{Kernel, SYSFS};
-use crate::wss::{interrupts, not_seen, sleep, time};
+use crate::wss::{interrupts, is_of_kernel, not_seen, of_kernel, sleep, time};
 
 /// Between two lines that say how it stands.
 const SAY_EVERY: Duration = Duration::from_secs(10);
@@ -147,6 +147,9 @@ pub fn run(args: &ReclaimArgs) -> Result<(), Failure> {
             (Target::Process(pid), format!("process {pid}"))
         }
     };
+    if let Some(pid) = args.pid.filter(|pid| is_of_kernel(*pid)) {
+        return Err(of_kernel(pid));
+    }
     let mut session = Session::new(&target, goal, args.dry_run).map_err(|error| refused(args, &error))?;
     if args.pressure.is_none() {
         take_ages(args, &mut session, &attributes)?;

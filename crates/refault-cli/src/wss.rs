@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use clap::{ArgGroup, Args};
 use refault_console::{Failure, ResultArgs, say};
 use refault_lab::size::bytes_text;
+use refault_linux::proc;
 use refault_pool::reclaim::session::is_gone;
 use refault_pool::wss::{self, Window};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -154,6 +155,9 @@ pub fn sleep(time: Duration, asked: &AtomicBool) -> bool {
 
 /// Why another process could not be looked at.
 pub fn not_seen(pid: u32, error: &std::io::Error) -> Failure {
+    if is_of_kernel(pid) {
+        return of_kernel(pid);
+    }
     if is_gone(error) {
         return Failure::usage("no such process", pid, "name one that runs");
     }
@@ -164,6 +168,19 @@ pub fn not_seen(pid: u32, error: &std::io::Error) -> Failure {
         // What is left of a process that has ended.
         _ => Failure::usage("cannot look at process", pid, format!("{error}; name one that runs")),
     }
+}
+
+/// Whether a process is a thread of the kernel's, which has no memory of its own.
+pub fn is_of_kernel(pid: u32) -> bool {
+    /// The kernel's `PF_KTHREAD`, in the ninth field.
+    const THREAD: u64 = 0x20_0000;
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    proc::stat_field::<u64>(&stat, 9).is_some_and(|flags| flags & THREAD != 0)
+}
+
+/// The refusal of such a process.
+pub fn of_kernel(pid: u32) -> Failure {
+    Failure::usage("a process without memory of its own", pid, "it is the kernel's; name a program")
 }
 
 /// Runs the command; exits as the program does, if it starts one.
@@ -194,6 +211,9 @@ pub fn run(args: &WssArgs) -> Result<(), Failure> {
     };
     if let Err(error) = std::fs::metadata(format!("/proc/{pid}")) {
         return Err(not_seen(pid, &error));
+    }
+    if is_of_kernel(pid) {
+        return Err(of_kernel(pid));
     }
     say(format_args!("accesses: {}; it takes {}; Ctrl-C ends it with what is known", wss::SOURCE, takes(&ages)));
     let asked = interrupts();

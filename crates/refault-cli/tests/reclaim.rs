@@ -327,6 +327,22 @@ fn the_working_set_of_a_group_is_that_of_its_processes() {
 }
 
 #[test]
+fn a_thread_of_the_kernel_s_has_no_memory_and_has_not_ended() {
+    if std::fs::read_to_string("/proc/2/comm").is_ok_and(|name| name != "kthreadd\n") {
+        return refault_testing::skip("process 2 is not the kernel's in this namespace");
+    }
+    for arguments in [
+        &["reclaim", "--pid", "2", "--idle", "1s", "--for", "2s"][..],
+        &["reclaim", "--pid", "2", "--pressure", "1%", "--dry-run", "--for", "2s"],
+        &["wss", "--pid", "2", "--ages", "1s"],
+    ] {
+        let output = refault(arguments);
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains("it is the kernel's"), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
 fn what_cannot_be_reclaimed_from_is_said() {
     for (arguments, code, words) in [
         (&["reclaim", "--pid", "4194305", "--idle", "1s"][..], 2, "no such process"),
