@@ -145,6 +145,7 @@ fn logs_of_other_hosts_are_read_and_what_they_do_not_say_is_not_said() {
     for (arguments, words) in [
         (&["why", "--log", "/no/such/file"][..], "cannot read: /no/such/file"),
         (&["why", "--history", "/no/such/file"], "no history: /no/such/file"),
+        (&["why", "--log", path, "--last", "0"], "0 is not in 1.."),
     ] {
         let output = refault(arguments);
         assert!(output.status.code() == Some(2) && text(&output.stderr).contains(words), "{}", text(&output.stderr));

@@ -36,8 +36,8 @@ pub struct WhyArgs {
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
     /// How many kills to show
-    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
-    last: usize,
+    #[arg(long, value_name = "NUMBER", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    last: u32,
     /// Write JSON, as --format json does
     #[arg(long, conflicts_with = "format")]
     json: bool,
@@ -74,7 +74,7 @@ pub fn run(args: &WhyArgs) -> Result<(), Failure> {
         None => None,
     };
     let mut kills = log::kills(&lines);
-    kills.drain(..kills.len().saturating_sub(args.last));
+    kills.drain(..kills.len().saturating_sub(args.last as usize));
     // Times of a file may be those of another host, or of another start of this one.
     let booted = if args.log.is_none() { boot_seconds() } else { None };
     let mut cases = Vec::new();

@@ -13,6 +13,8 @@ use crate::history::Sample;
 const STEADY: f64 = 0.05;
 /// Samples of the history that growth is judged by, at least.
 const MIN_SAMPLES: usize = 3;
+/// Less than this in swap helps no program.
+const MIN_SWAPPED_BYTES: u64 = 1 << 20;
 const MIB: f64 = (1 << 20) as f64;
 
 /// What would have helped.
@@ -58,6 +60,9 @@ pub fn verdicts(kill: &Kill, before: &[Sample]) -> Vec<Verdict> {
     all.extend(policy(kill));
     if all.is_empty() {
         let why = match kill.killer {
+            Killer::Kernel if kill.memory.is_some() || !kill.tasks.is_empty() => {
+                "swap would have taken next to nothing more, and no adjustment chose the process"
+            }
             Killer::Kernel => "the log shows neither levels nor processes, and there is no history of the group",
             _ => "the daemon's line tells neither what groups held nor what they asked for",
         };
@@ -111,11 +116,14 @@ fn swap(kill: &Kill, before: &[Sample]) -> Option<Verdict> {
         kill.swap.map_or(0, |swap| swap.limit_bytes.map_or(u64::MAX, |most| most.saturating_sub(swap.used_bytes)));
     let anonymous =
         kill.stat.map(|stat| stat.anonymous_bytes.saturating_add(stat.shared_bytes)).or(kill.victim.anonymous_bytes)?;
-    if anonymous == 0 || room >= anonymous {
+    if anonymous < MIN_SWAPPED_BYTES || room >= anonymous {
         return None;
     }
     let accessed = before.last().and_then(|sample| sample.working_set_bytes);
-    let words = match accessed.and_then(|accessed| anonymous.checked_sub(accessed)).filter(|idle| *idle > 0) {
+    let words = match accessed
+        .and_then(|accessed| anonymous.checked_sub(accessed))
+        .filter(|idle| *idle >= MIN_SWAPPED_BYTES)
+    {
         Some(idle) => {
             format!("swap: {} of {} that only swap can take had not been accessed lately", mib(idle), mib(anonymous))
         }
@@ -152,4 +160,48 @@ fn min_ttl(before: &[Sample]) -> Option<Verdict> {
         let words = "min_ttl_ms keeps what was accessed lately: it would have killed before the host was slow, not saved the process";
         verdict(Remedy::MinTtl, words.to_owned())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::Stat;
+    use crate::why::log::kills;
+
+    /// What is said of a kill for a host's memory, of which this was no file's.
+    fn said(anonymous_bytes: u64, before: &[Sample]) -> Vec<Verdict> {
+        let line = "Out of memory: Killed process 7 (a) total-vm:9kB, UID:0 pgtables:4kB oom_score_adj:0";
+        let task =
+            Task { pid: 7, name: "a".into(), resident_bytes: 9, swapped_bytes: 0, table_bytes: 0, adjustment: 0 };
+        let mut kill = kills(line.as_bytes()).remove(0);
+        kill.stat = Some(Stat { anonymous_bytes, ..Stat::default() });
+        kill.tasks = vec![task];
+        verdicts(&kill, before)
+    }
+
+    #[test]
+    fn swap_that_could_take_next_to_nothing_is_no_remedy() {
+        for little in [0, 1, 12 << 10, MIN_SWAPPED_BYTES - 1] {
+            let all = said(little, &[]);
+            assert_eq!((all.len(), all[0].remedy), (1, Remedy::Nothing), "{all:?}");
+            assert!(all[0].words.contains("next to nothing"), "{all:?}");
+        }
+        let all = said(MIN_SWAPPED_BYTES, &[]);
+        assert_eq!(all[0].remedy, Remedy::Swap);
+        assert!(all[0].words.contains("could take 1.0 MiB"), "{all:?}");
+        // Nor is it one where next to nothing was idle.
+        let sample = Sample {
+            time_seconds: 7,
+            usage_bytes: 9 << 20,
+            anonymous_bytes: 9 << 20,
+            file_bytes: 0,
+            shared_bytes: 0,
+            working_set_bytes: Some((9 << 20) - 4096),
+            refaults_per_second: None,
+            max_bytes: None,
+        };
+        assert_eq!(said(9 << 20, &[sample])[0].remedy, Remedy::Nothing);
+        let idle = Sample { working_set_bytes: Some(7 << 20), ..sample };
+        assert!(said(9 << 20, &[idle])[0].words.starts_with("swap: 2.0 MiB of 9.0 MiB"));
+    }
 }
