@@ -96,13 +96,22 @@ fn what_was_recorded_is_found_by_time() {
 #[test]
 fn old_rows_go_and_so_do_groups_that_are_gone() {
     let directory = tempfile::tempdir().expect("a directory");
-    let mut history = History::open(&directory.path().join("history.sqlite")).expect("made");
+    let file = directory.path().join("history.sqlite");
+    let mut history = History::open(&file).expect("made");
     let (old, mut new) = (report(3, 0), report(1, 1));
     new.time_seconds = old.time_seconds + KEPT.as_secs() + 1;
     history.record(&old).expect("room");
     history.record(&new).expect("room");
     assert_eq!(history.since(&old.groups[0].path, 0).expect("read").len(), 1);
     assert_eq!(history.since(&old.groups[2].path, 0).expect("read").len(), 0);
+    // Names go with some later look, at which old rows go too.
+    for _ in 0..60 {
+        new.time_seconds += KEPT.as_secs() + 1;
+        history.record(&new).expect("room");
+    }
+    let database = rusqlite::Connection::open(&file).expect("it is one");
+    let names: i64 = database.query_row("SELECT count(*) FROM groups", [], |row| row.get(0)).expect("a number");
+    assert_eq!(names, 1);
 }
 
 #[test]
