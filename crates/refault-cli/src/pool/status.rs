@@ -8,6 +8,7 @@ use clap::Args;
 use refault_console::text::{align_numbers, plain_table};
 use refault_console::{Failure, Format, ResultArgs, with_output};
 use refault_core::statistics;
+use refault_host::text::printable;
 use refault_lab::size::bytes_text;
 use refault_pool::shared::place::{DEFAULT_NAME, Place};
 use refault_pool::shared::protocol::{Answer, MemberStatus, Request, Status, receive, send};
@@ -141,7 +142,7 @@ fn write_table(out: &mut dyn Write, status: &Status) -> std::io::Result<()> {
     ]);
     for (pid, member) in &status.members {
         let mut row = vec![
-            member.name.clone(),
+            printable(member.name.as_bytes()),
             pid.to_string(),
             bytes_text(member.grant_bytes),
             bytes_text(member.figures.charge),
@@ -166,14 +167,15 @@ fn write_table(out: &mut dyn Write, status: &Status) -> std::io::Result<()> {
     )
 }
 
-/// A row for each member, with the plain figures of its object in JSON, under the same names.
+/// A row for each member, with the plain figures of its object in JSON, under the same names. Names are made printable:
+/// programs choose them.
 fn write_csv(out: &mut dyn Write, status: &Status) -> std::io::Result<()> {
     let mut csv = csv::Writer::from_writer(out);
     let members: Vec<Value> = status.members.iter().map(|(pid, member)| member_json(status, *pid, member)).collect();
     csv.write_record(COLUMNS)?;
     for member in members {
         csv.write_record(COLUMNS.map(|column| match &member[column] {
-            Value::String(text) => text.clone(),
+            Value::String(text) => printable(text.as_bytes()),
             Value::Null => String::new(),
             value => value.to_string(),
         }))?;
@@ -249,11 +251,10 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn csv_has_every_plain_figure_of_json() {
-        let member = MemberStatus {
-            program: "sort".to_owned(),
-            name: "orders".to_owned(),
+    fn member(program: &str, name: &str) -> MemberStatus {
+        MemberStatus {
+            program: program.to_owned(),
+            name: name.to_owned(),
             budget_bytes: None,
             terms: Terms { min: 1, low: 2, max: Some(3), weight: 4, needs: 0 },
             grant_bytes: 5,
@@ -261,8 +262,12 @@ mod tests {
             answers: true,
             pressure: 0.5,
             figures: Figures { fault_p50: 3100, fault_p99: 9200, ..Figures::default() },
-        };
-        let status = Status { members: [(7, member)].into(), ..Status::default() };
+        }
+    }
+
+    #[test]
+    fn csv_has_every_plain_figure_of_json() {
+        let status = Status { members: [(7, member("sort", "orders"))].into(), ..Status::default() };
         let mut text = Vec::new();
         write_csv(&mut text, &status).expect("writes");
         let mut csv = csv::Reader::from_reader(&text[..]);
@@ -280,6 +285,21 @@ mod tests {
                 other => other.to_string(),
             };
             assert_eq!(value, expected, "{column}");
+        }
+    }
+
+    #[test]
+    fn names_stay_on_their_lines_and_command_no_terminal() {
+        let name = "a\n\u{1b}[31m\u{202e}b";
+        let status = Status { members: [(7, member(name, name))].into(), ..Status::default() };
+        let written = |write: fn(&mut dyn Write, &Status) -> std::io::Result<()>| {
+            let mut text = Vec::new();
+            write(&mut text, &status).expect("writes");
+            String::from_utf8(text).expect("UTF-8")
+        };
+        for text in [written(write_csv), written(write_table)] {
+            assert!(text.contains("a\\n\\u{1b}[31m\\u{202e}b"), "{text}");
+            assert!(!text.chars().any(|c| c.is_control() && c != '\n') && !text.contains('\u{202e}'), "{text:?}");
         }
     }
 }
