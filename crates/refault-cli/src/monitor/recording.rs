@@ -86,6 +86,9 @@ pub struct Snapshot {
 pub struct Process {
     /// Its id.
     pub pid: u64,
+    /// When it began to be this program: a process that executes another is two, of one id. 0 where the source names
+    /// none.
+    pub birth: u64,
     /// Aggregations, in order.
     pub snapshots: Vec<Snapshot>,
     /// The last sums of monitor and schemes.
@@ -161,7 +164,7 @@ pub fn read(text: &str) -> Vec<Process> {
         let Ok(line) = serde_json::from_str::<Value>(line) else { continue };
         let number = |key: &str| line[key].as_u64().unwrap_or(0);
         let process = processes.entry((number("pid"), number("birth"))).or_default();
-        process.pid = number("pid");
+        (process.pid, process.birth) = (number("pid"), number("birth"));
         let Some(regions) = line["regions"].as_array() else {
             process.sums = line;
             continue;
@@ -205,16 +208,15 @@ impl Process {
             };
             line(json!({
                 "pid": self.pid,
+                "birth": self.birth,
                 "now_ns": snapshot.now_ns,
                 "window": snapshot.window,
                 "sample_us": snapshot.sample_us,
                 "regions": snapshot.regions.iter().map(region).collect::<Vec<_>>(),
             }))?;
         }
-        if let Value::Object(sums) = &self.sums {
-            let mut sums = sums.clone();
-            sums.remove("birth");
-            line(Value::Object(sums))?;
+        if self.sums.is_object() {
+            line(self.sums.clone())?;
         }
         Ok(())
     }
@@ -372,6 +374,29 @@ pub const PERCENTILES: [usize; 7] = [0, 10, 25, 50, 75, 90, 100];
 pub mod tests {
     use super::*;
 
+    #[test]
+    fn a_program_that_executes_another_is_two_in_a_recording_as_well() {
+        let line = |birth: u64, at: u64, end: u64| {
+            let (window, sample_us) = (20, 5000);
+            json!({"pid": 7, "birth": birth, "now_ns": at, "window": window, "sample_us": sample_us,
+                "regions": [[0, end, 20, 1]]})
+        };
+        // The shell that executes the program, then the program; and their sums.
+        let lines =
+            [line(1, 100, 4096), line(1, 200, 4096), line(2, 300, 8192), line(2, 400, 8192), line(2, 500, 8192)];
+        let sums = [1, 2].map(|birth| json!({"pid": 7, "birth": birth, "monitor": {"cpu_ns": birth}, "schemes": []}));
+        let text: String = lines.iter().chain(&sums).map(|line| format!("{line}\n")).collect();
+        let recording = Recording { processes: read(&text), ..Recording::default() };
+        let times = |recording: &Recording| {
+            let of = |process: &Process| process.snapshots.iter().map(|snapshot| snapshot.now_ns).collect::<Vec<_>>();
+            recording.processes.iter().map(of).collect::<Vec<_>>()
+        };
+        assert_eq!(times(&recording), [vec![300, 400, 500], vec![100, 200]]);
+        let mut bytes = Vec::new();
+        recording.write(&mut bytes).expect("writes");
+        assert_eq!(Recording::read(&String::from_utf8(bytes).expect("text")), Ok(recording));
+    }
+
     pub fn text() -> String {
         let line = |pid: u64, at: u64, regions: &str| {
             format!(
@@ -424,9 +449,6 @@ pub mod tests {
     fn a_recording_is_read_back_as_it_was_and_can_be_cut() {
         let mut processes = read(&text());
         processes[0].snapshots[1].regions[0].most = Some(Most { bytes: 4096, from: 4096, to: 8192 });
-        if let Some(sums) = processes[0].sums.as_object_mut() {
-            sums.remove("birth");
-        }
         let recording = Recording {
             program: "prog --flag".into(),
             source: "refault".into(),
