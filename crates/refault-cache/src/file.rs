@@ -38,9 +38,9 @@ use crate::io::direct::{Fresh, Rights, Spare};
 use crate::io::forks::Origin;
 use crate::io::key::Key;
 use crate::io::opened::{Opened, length_of, waits_for_others};
-use crate::options::{CacheOptions, CacheReport, WhatIf};
+use crate::options::{CacheOptions, CacheReport};
 use crate::report::statistics::{self, Statistics};
-use crate::report::what_if::miniatures;
+use crate::report::what_if::{asked, miniatures};
 use crate::writeback::account::Account;
 use crate::writeback::flusher::Flusher;
 
@@ -88,13 +88,7 @@ impl PageCache {
         }
         let limits = options.write_back.map(|write_back| write_back.limits(frames as u32)).transpose()?;
         let statistics = statistics::path(options.statistics.as_ref());
-        let miniatures = match &options.what_if {
-            asked if asked.policies.is_empty() && statistics.is_some() => {
-                let own = WhatIf { policies: vec![options.policy.clone()], memory: asked.memory.clone() };
-                miniatures(&own, frames)?
-            }
-            asked => miniatures(asked, frames)?,
-        };
+        let miniatures = miniatures(&asked(&options.what_if), frames)?;
         let failed = |path, error| MakeError::Statistics { path, error };
         let statistics = statistics
             .map(|path| Statistics::new(&path, &options.policy).map_err(|error| failed(path, error)))

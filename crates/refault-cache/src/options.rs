@@ -17,8 +17,8 @@ pub const DEFAULT_POLICY: &str = "adaptive{head_start=25%}";
 pub struct CacheOptions {
     /// Bytes of memory at most, at least 256 KiB. They hold contents of files, as they are and compressed. They also
     /// hold what the cache keeps of pages ([`CacheReport::metadata_bytes`]) beyond its first MiB. Frames give way to
-    /// that, up to a quarter of them. What comes on top is 2 MiB at most (that first MiB, threads, rings), and 256 KiB
-    /// for each write under way.
+    /// that, up to a quarter of them. What comes on top is 2 MiB at most (that first MiB, threads, rings), 256 KiB for
+    /// each write under way, and what the simulations of [`CacheOptions::what_if`] take beyond that quarter.
     pub memory: u64,
     /// The policy, `name{key=value,…}`: any that does not need to know the future
     /// ([`refault_core::policy::FrontEnd::PageCache`]). [`DEFAULT_POLICY`] by default.
@@ -40,13 +40,13 @@ pub struct CacheOptions {
     /// `None`, the default: each write waits for the device, because what is only in this cache is lost with the
     /// process. The kernel's page cache outlives a program that crashes.
     pub write_back: Option<WriteBack>,
-    /// Policies and sizes of which [`crate::PageCache::report`] says what they would have missed; none by default.
+    /// Policies and sizes of which [`crate::PageCache::report`] says what they would have missed; none by default. The
+    /// environment variable `REFAULT_CACHE_WHAT_IF` names policies, with spaces between them, where this names none.
     pub what_if: WhatIf,
     /// How reads are done that no call waits for: readahead, prefetches, futures.
     pub io: IoEngine,
     /// A file that gets a line each second, for `refault top FILE`; the environment variable `REFAULT_CACHE_STATS`
-    /// names one where this does not. Unless [`CacheOptions::what_if`] asks otherwise, the lines say what the policy
-    /// itself would have missed with other sizes.
+    /// names one where this does not. What [`CacheOptions::what_if`] asks is answered in each line.
     pub statistics: Option<PathBuf>,
 }
 
@@ -67,7 +67,8 @@ pub enum IoEngine {
 /// Questions that a cache answers while it runs, by simulating a sample of its pages
 /// ([`refault_core::miniature`]). A miniature of each policy is kept for each size. It forgets pages whose records give
 /// way to others, of which there are some 7 to 19 times as many as frames: larger sizes seem to miss more than they
-/// would.
+/// would. Each page in the sample costs 20 to 60 bytes per miniature. A small cache, whose sample has all pages, may need as
+/// much for them as it has: [`CacheReport::metadata_bytes`] counts them.
 #[derive(Clone, Debug, Default)]
 pub struct WhatIf {
     /// Policies, `name{key=value,…}`. None: there are no questions.

@@ -4,7 +4,7 @@
 use std::io::{self, IoSlice, IoSliceMut};
 
 use assert_cmd::Command;
-use refault_cache::{Backing, CacheOptions, PageCache};
+use refault_cache::{Backing, CacheOptions, PageCache, WhatIf};
 use refault_core::policy::{BuildContext, FrontEnd, PolicySpec, registry};
 use refault_sim::flat_memory::Swap;
 use refault_sim::{LayoutBuilder, Limits, named};
@@ -71,6 +71,7 @@ fn a_cache_is_watched_and_what_it_says_of_other_sizes_is_what_a_replay_misses() 
             memory: FRAMES * PAGE,
             policy: policy.into(),
             read_ahead: Some(0),
+            what_if: WhatIf { policies: vec![policy.into()], memory: Vec::new() },
             statistics: Some(statistics.clone()),
             ..CacheOptions::default()
         };
@@ -120,6 +121,7 @@ fn every_policy_can_be_watched_and_a_file_that_cannot_be_written_is_refused() {
     let open = |policy: &str, file: &str| {
         PageCache::new(&CacheOptions {
             policy: policy.into(),
+            what_if: WhatIf { policies: vec![policy.into()], memory: Vec::new() },
             statistics: Some(directory.path().join(file)),
             ..CacheOptions::default()
         })
@@ -160,6 +162,7 @@ fn a_relative_file_is_the_programs_whatever_runs_it() {
         .current_dir(&directory)
         .env("REFAULT_CACHE_TOP_SERVER", "1")
         .env("REFAULT_CACHE_STATS", "./cache.jsonl")
+        .env("REFAULT_CACHE_WHAT_IF", "lru s3fifo")
         // As under `refault run` without --stats.
         .env("REFAULT_AGENT", "layout=0\x1fmemory=1")
         .stdout(std::process::Stdio::null())
@@ -178,6 +181,9 @@ fn a_relative_file_is_the_programs_whatever_runs_it() {
     let shown = String::from_utf8_lossy(&output.stdout);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && shown.contains(&format!("process {pid}, page cache 0, ")), "{shown}{said}");
+    for policy in ["lru", "s3fifo"] {
+        assert!(shown.contains(&format!("under {policy}, without readahead")), "{policy} was asked about: {shown}");
+    }
     // It was killed: some seconds later that is to be seen.
     std::thread::sleep(std::time::Duration::from_secs(5));
     let output = command().args(["top", "--once", "--width", "120"]).arg(&statistics).output().expect("runs");

@@ -1,4 +1,6 @@
 //! What other policies and sizes would have missed of what the cache was asked for ([`CacheOptions::what_if`]).
+//! Only a cache that is asked keeps simulations: their records are its memory, and can be larger than a small cache's
+//! pages.
 //!
 //! [`CacheOptions::what_if`]: crate::CacheOptions::what_if
 
@@ -9,6 +11,19 @@ use crate::error::MakeError;
 use crate::options::{WhatIf, WouldMiss};
 
 const PAGE: u64 = PAGE_SIZE as u64;
+
+/// Names policies, with spaces between them, where no option does.
+const VARIABLE: &str = "REFAULT_CACHE_WHAT_IF";
+
+/// The questions of an option, or else of the environment.
+pub(crate) fn asked(option: &WhatIf) -> WhatIf {
+    let mut asked = option.clone();
+    if asked.policies.is_empty() {
+        let named = std::env::var(VARIABLE).unwrap_or_default();
+        asked.policies = named.split_whitespace().map(str::to_owned).collect();
+    }
+    asked
+}
 
 /// Miniatures for the questions, over a sample that leaves the smallest memory enough pages.
 pub(crate) fn miniatures(what_if: &WhatIf, frames: u64) -> Result<Option<Box<Miniatures>>, MakeError> {

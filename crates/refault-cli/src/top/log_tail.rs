@@ -21,8 +21,9 @@ use refault_console::Failure;
 const HISTORY: usize = 240;
 
 /// What a line says of memory at its moment, as against what it counts from the start.
-const OF_THE_MOMENT: [&str; 14] = [
+const OF_THE_MOMENT: [&str; 15] = [
     "resident_bytes",
+    "memory_bytes",
     "compressed_bytes",
     "stored_bytes",
     "same_filled_pages",
@@ -234,6 +235,7 @@ mod tests {
         let path = directory.path().join("run.jsonl");
         let line = |resident: u64, stored: u64, faults: u64, last: bool| {
             json!({"pid": 1, "resident_bytes": resident, "stored_bytes": stored, "generations": [resident],
+                "memory_bytes": 100 - faults,
                 "leader": if stored > 0 { "recency" } else { "frequency" },
                 "faults": faults, "run": {"refaults": faults}, "last": last})
         };
@@ -245,6 +247,7 @@ mod tests {
         let view = tail.view().expect("a process");
         assert_eq!((&view.line["resident_bytes"], &view.line["stored_bytes"]), (&json!(60), &json!(40)));
         assert_eq!((&view.line["faults"], &view.line["generations"]), (&json!(4), &json!([60])));
+        assert_eq!(view.line["memory_bytes"], 98, "the room for contents shrinks: it is that of the fullest line");
         assert_eq!(view.leaders, [("frequency", 2), ("recency", 2)]);
         assert_eq!(view.line[SEEN_AT_THE_END], false);
         assert_eq!(view.line["leader"], "recency", "of the fullest line");
