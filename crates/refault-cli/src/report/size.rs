@@ -7,7 +7,7 @@ use super::scale::Axis;
 use super::{page, write};
 use crate::size::Study;
 use crate::size::ladder::{Row, Rung};
-use crate::size::write::{HEADS, cells, rows};
+use crate::size::write::{HEADS, cells, rows, times};
 use refault_console::text::number;
 use refault_console::{Failure, Output};
 
@@ -99,7 +99,11 @@ fn slowdown(study: &Study, verdict: &str) -> Figure {
         description: verdict.to_owned(),
         definition: format!(
             "Percent longer than {}, by budget; runs that were given up are left out, and lines end above {} %.",
-            if matches!(base.rung, Rung::Alone) { "the program alone" } else { "with ample memory" },
+            match base.rung {
+                Rung::Alone => "the program alone",
+                _ if study.ladder.is_looked_at() => "without what threads waited",
+                _ => "with ample memory",
+            },
             number(MAX_PERCENT)
         ),
         x: Axis::exact("budget (MiB)", widest(study), 5, number),
@@ -150,8 +154,8 @@ fn table(study: &Study) -> Markup {
         div.scroll tabindex="0" {
             table {
                 caption {
-                    "Mean ± standard deviation, runs taken in turn. Refaults: pages brought back from the stores. Waited: time that \
-                     threads waited for pages. Peak: the most that was used. * the smallest that is enough."
+                    (times(study)) ". Refaults: pages brought back from the stores. Waited: seconds that threads waited for \
+                     pages, those touched first included. Peak: the most that was used. * the smallest that is enough."
                 }
                 thead { tr { @for head in HEADS { th scope="col" { (head) } } } }
                 tbody {

@@ -119,6 +119,9 @@ pub struct Ladder {
     pub alone: Row,
     /// Under refault with all the memory there is, if it was run so.
     pub ample: Option<Row>,
+    /// Milliseconds between the looks at the program's pages in that run, if it was looked at: then its time is not
+    /// that of refault alone, and says nothing of a run without looks.
+    pub looks_ms: Option<u64>,
     /// Budgets, the largest first.
     pub budgets: Vec<Row>,
     /// Seconds that a page costs which is evicted and comes back, if that is known.
@@ -170,16 +173,32 @@ impl Ladder {
         !row.is_given_up() && (self.longer(row).part <= self.slowdown || self.lost_nothing(row))
     }
 
-    /// How much longer than the baseline a row takes. Of one that was ended with the time, by what its threads waited
-    /// until then, beyond what they wait with ample memory.
+    /// Whether times would be compared with a run that was slow because it was looked at.
+    pub fn is_looked_at(&self) -> bool {
+        self.looks_ms.is_some() && matches!(self.baseline().rung, Rung::Ample(_))
+    }
+
+    /// Whether a row is judged by what its threads waited: it was ended with the time, or there is no time of a run
+    /// like it.
+    pub fn is_by_waiting(&self, row: &Row) -> bool {
+        let counts = row.outcomes.iter().all(|outcome| outcome.summary.is_some());
+        row.is_unfinished() || (self.is_looked_at() && counts && matches!(row.rung, Rung::Budget(_)))
+    }
+
+    /// How much longer than the baseline a row takes; of some by what their threads waited beyond what they wait with
+    /// ample memory ([`Ladder::is_by_waiting`]).
     pub fn longer(&self, row: &Row) -> Longer {
         let base = self.baseline();
-        if !row.is_unfinished() {
+        if !self.is_by_waiting(row) {
             return row.longer(base);
         }
         let waited = |row: &Row| row.mean(|summary| summary.waited_seconds).unwrap_or(0.0);
         let (seconds, ample) = (row.seconds().mean, self.unlimited());
-        let usual = waited(ample) / ample.seconds().mean * seconds;
+        // Faults that only looks have made are none that other runs have.
+        let first = |totals: &crate::run::totals::Totals| totals.first_touches as f64 / totals.faults.max(1) as f64;
+        let own = if self.looks_ms.is_some() { ample.mean(first).unwrap_or(1.0).min(1.0) } else { 1.0 };
+        let whole = if row.is_unfinished() { seconds / ample.seconds().mean } else { 1.0 };
+        let usual = waited(ample) * own * whole;
         let lost = (waited(row) - usual).clamp(0.0, seconds * MAX_WAITING);
         let part = ample.seconds().mean / base.seconds().mean * seconds / (seconds - lost) - 1.0;
         Longer { part, standard_error: None }
@@ -283,6 +302,7 @@ mod tests {
             slowdown: 0.05,
             alone: row(Rung::Alone, &[1.0, 1.0]),
             ample: Some(row(Rung::Ample(1 << 40), &[ample])),
+            looks_ms: None,
             budgets: Vec::new(),
             seconds_per_page: None,
         };
@@ -337,6 +357,29 @@ mod tests {
         assert!(half.0 > 0.9 && !half.1, "{half:?}");
         // Threads beside each other: no time is less than none.
         assert!(part(5.0).0 < 10.0);
+    }
+
+    #[test]
+    fn a_run_that_was_slow_because_it_was_looked_at_is_no_measure_of_one_that_was_not() {
+        let totals =
+            |waited_seconds, faults| Totals { waited_seconds, faults, first_touches: 1000, ..Totals::default() };
+        let mut measured = ladder(2.5, &[(100, 2.0), (50, 1.2)]);
+        measured.looks_ms = Some(20);
+        // Four of five faults were those of looks: a run without them waits 0.1 s for what it touches first.
+        measured.ample.as_mut().expect("it was run").outcomes[0].summary = Some(totals(0.5, 5000));
+        measured.budgets[0].outcomes[0].summary = Some(Totals { refaults: 9, ..totals(1.1, 9000) });
+        measured.budgets[1].outcomes[0].summary = Some(Totals { refaults: 9, ..totals(0.1, 1000) });
+        assert!(measured.is_looked_at());
+        let longer = [0, 1].map(|row| measured.longer(&measured.budgets[row]).part);
+        // A second of two was waiting; the other has waited for nothing.
+        assert!((longer[0] - 1.0).abs() < 1e-9 && longer[1].abs() < 1e-9, "{longer:?}");
+        assert!(measured.needs().is_none(), "2.0 s is less than 2.5, and no reason to call 100 MiB enough");
+        measured.looks_ms = None;
+        assert!(measured.needs().is_some());
+        // Where looks cost little, times are compared with the program alone.
+        let mut quick = ladder(1.02, &[(100, 2.0)]);
+        quick.looks_ms = Some(20);
+        assert!(!quick.is_looked_at() && (quick.longer(&quick.budgets[0]).part - 1.0).abs() < 1e-9);
     }
 
     #[test]

@@ -93,6 +93,7 @@ impl Steps<'_> {
             return Err(Failure::failed("no quick answer", self.runner.command_line(), remedy));
         }
         let rung = Rung::Ample(bytes);
+        ladder.looks_ms = Some(interval_ms);
         ladder.row(rung).outcomes.push(outcome);
         say(self.line(ladder, rung, &outcome));
         Ok(curve)
@@ -144,6 +145,7 @@ impl Steps<'_> {
     fn line(&self, ladder: &Ladder, rung: Rung, outcome: &Outcome) -> String {
         let what = match rung {
             Rung::Alone => "alone".to_owned(),
+            Rung::Ample(_) if ladder.looks_ms.is_some() => "with ample memory, and looks at its pages".to_owned(),
             Rung::Ample(_) => "with ample memory".to_owned(),
             Rung::Budget(bytes) => format!("under {}", bytes_text(bytes)),
         };
@@ -151,7 +153,8 @@ impl Steps<'_> {
             return format!("{what}: ended after {}", seconds_text(outcome.seconds));
         }
         let base = if matches!(rung, Rung::Ample(_)) { &ladder.alone } else { ladder.baseline() };
-        let longer = match outcome.unfinished {
+        let is_by_waiting = ladder.row_of(rung).is_some_and(|row| ladder.is_by_waiting(row));
+        let longer = match is_by_waiting {
             true => ladder.longer(ladder.row_of(rung).expect("invariant: it was run")).part,
             false => outcome.seconds / base.seconds().mean - 1.0,
         };
@@ -204,6 +207,7 @@ impl Plan {
             slowdown: self.slowdown,
             alone: Row { rung: Rung::Alone, outcomes: vec![alone] },
             ample: None,
+            looks_ms: None,
             budgets: Vec::new(),
             seconds_per_page: None,
         };

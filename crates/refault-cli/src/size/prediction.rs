@@ -96,7 +96,11 @@ impl Prediction {
     /// takes no longer than may be lost. None where what a page costs cannot be measured.
     pub fn need(&self, ladder: &Ladder) -> Option<u64> {
         let base = ladder.baseline().seconds().mean;
-        let left = base * (1.0 + ladder.slowdown) - ladder.unlimited().seconds().mean;
+        let left = match ladder.is_looked_at() {
+            // What looks took is nothing that may be lost.
+            true => ladder.alone.seconds().mean * ladder.slowdown,
+            false => base * (1.0 + ladder.slowdown) - ladder.unlimited().seconds().mean,
+        };
         let pages = left.max(0.0) / self.seconds_per_page?;
         let bytes = self.bytes_for(pages, MIN_PROGRAM_BYTES);
         Some(ladder.peak_bytes().map_or(bytes, |peak| bytes.min(peak.max(MIN_PROGRAM_BYTES))))

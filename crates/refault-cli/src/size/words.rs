@@ -26,13 +26,24 @@ impl Study {
             ));
             return lines;
         }
-        if !alone {
+        let looks = ladder.looks_ms.filter(|_| ladder.is_looked_at());
+        if let Some(interval) = looks {
+            lines.push(format!(
+                "With ample memory, and a look at its pages every {interval} ms, it took {} as alone. How much of \
+                 that the looks took is not known: budgets are judged by what threads waited; --thorough runs it without looks.",
+                times_text(ladder.unlimited().longer(&ladder.alone))
+            ));
+        } else if !alone {
             lines.push(format!(
                 "refault itself takes {} even with ample memory, so times are compared with that.",
                 longer_text(ladder.unlimited().longer(&ladder.alone))
             ));
         }
-        let than = if alone { "alone" } else { "with ample memory" };
+        let than = match (looks, alone) {
+            (Some(_), _) => "without that waiting",
+            (None, true) => "alone",
+            (None, false) => "with ample memory",
+        };
         match ladder.needs() {
             Some(row) => lines.push(self.needs_text(row, &target, than)),
             None => match ladder.budgets.first() {
@@ -92,10 +103,13 @@ impl Study {
     /// What a row rests on that was ended with the time.
     fn until_then(&self, row: &Row) -> String {
         if !row.is_unfinished() {
-            return String::new();
+            return if self.ladder.is_by_waiting(row) { ", by what it waited".to_owned() } else { String::new() };
         }
         let part = (row.seconds().mean / self.ladder.unlimited().seconds().mean).min(1.0);
-        format!(", by what it waited in the first {:.0} % of its time", part * 100.0)
+        match (part * 100.0).round() {
+            100.0.. => ", by what it waited".to_owned(),
+            percent => format!(", by what it waited in the first {percent} % of its time"),
+        }
     }
 
     /// What the program needs, as the smallest budget says that is enough.
@@ -120,7 +134,10 @@ impl Study {
         let (Rung::Budget(bytes), Ok(prediction)) = (rung, &self.prediction) else { return None };
         let base = self.ladder.baseline().seconds().mean;
         let ample = self.ladder.unlimited().seconds().mean;
-        let part = prediction.extra_seconds(bytes).map(|extra| (ample + extra) / base - 1.0);
+        let part = prediction.extra_seconds(bytes).map(|extra| match self.ladder.is_looked_at() {
+            true => extra / self.ladder.alone.seconds().mean,
+            false => (ample + extra) / base - 1.0,
+        });
         Some((prediction.read_back(bytes), part))
     }
 
@@ -153,6 +170,9 @@ impl Study {
                 _ => "what a page that comes back costs cannot be measured here".to_owned(),
             }
         )];
+        if self.ladder.budgets.is_empty() {
+            return lines;
+        }
         let Some(row) = self.telling_row() else {
             lines.push("Under no budget that ended enough pages came back to compare with.".to_owned());
             return lines;
@@ -230,6 +250,11 @@ pub fn rung_text(rung: Rung) -> String {
         Rung::Ample(_) => "ample memory".to_owned(),
         Rung::Budget(bytes) => bytes_text(bytes),
     }
+}
+
+/// `2.3 times as long`, however little.
+fn times_text(longer: Longer) -> String {
+    format!("{} times as long", number(1.0 + longer.part))
 }
 
 /// `4.2 ± 1.1 % longer`, `2.3 times as long`.

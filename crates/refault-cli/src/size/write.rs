@@ -50,6 +50,8 @@ pub fn cells(study: &Study, row: &Row) -> [String; 8] {
     let count = |value: Option<f64>| value.map_or_else(none, |value| grouped(value.round() as u64));
     let longer = match row.rung {
         rung if rung == study.ladder.baseline().rung => none(),
+        // A run that was looked at is no measure of one that was not.
+        Rung::Alone if study.ladder.is_looked_at() => none(),
         _ if row.is_given_up() => format!("> {} times", number(study.give_up)),
         _ => part_text(study.ladder.longer(row).part),
     };
@@ -104,17 +106,27 @@ fn write_table(out: &mut dyn Write, study: &Study) -> std::io::Result<()> {
         writeln!(out, "{}", line.trim_end())?;
     }
     writeln!(out)?;
-    let runs = rows(study).map(|row| row.outcomes.len()).max().unwrap_or(0);
+    let times = times(study);
+    let than = match study.ladder.is_looked_at() {
+        true => "by what threads waited".to_owned(),
+        false => format!("than {}", rung_text(study.ladder.baseline().rung)),
+    };
     writeln!(
         out,
-        "Times are mean ± standard deviation of up to {runs} run{}, taken in turn; longer: than {}; refaults: pages\n\
-         brought back, then as predicted with the time; waited: threads waited for pages; peak: the most that\n\
-         was used. * the smallest that is enough.",
-        if runs == 1 { "" } else { "s" },
-        rung_text(study.ladder.baseline().rung)
+        "{times}; longer: {than}; refaults: pages\n\
+         brought back, then as predicted with the time; waited: seconds that threads waited for pages, those\n\
+         touched first included, summed over threads; peak: the most that was used. * the smallest that is enough.",
     )?;
     writeln!(out)?;
     study.comparison().iter().try_for_each(|line| writeln!(out, "{line}"))
+}
+
+/// What times are of.
+pub fn times(study: &Study) -> String {
+    match rows(study).map(|row| row.outcomes.len()).max().unwrap_or(0) {
+        0 | 1 => "Times are of one run each".to_owned(),
+        runs => format!("Times are mean ± standard deviation of up to {runs} runs, taken in turn"),
+    }
 }
 
 fn write_csv(out: &mut dyn Write, study: &Study) -> std::io::Result<()> {
