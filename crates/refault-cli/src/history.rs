@@ -86,6 +86,12 @@ pub struct History {
 }
 
 impl History {
+    /// The largest budget, or grant, that a line names, in bytes.
+    pub fn largest_budget(&self) -> u64 {
+        let moments = self.lives.iter().flat_map(|life| &life.moments);
+        moments.map(|moment| moment.budget_bytes).max().unwrap_or(0)
+    }
+
     /// Reads a file.
     ///
     /// # Errors

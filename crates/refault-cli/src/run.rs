@@ -233,6 +233,11 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     if args.scheme.is_none() && !args.set.is_empty() {
         return Err(Failure::usage("nothing to change", "--set", "name a configuration with --scheme FILE"));
     }
+    if let (Some(grow), Some(budgets)) = (args.grow, &args.memory)
+        && grow.0 <= budgets.0
+    {
+        return Err(Failure::usage("without effect", "--grow", "give more than the budget begins with"));
+    }
     let policy = args.policy();
     launch::check_policy(policy)?;
     let needs_pager = args.of_the_pager();

@@ -339,6 +339,7 @@ fn unworkable_options_are_refused_in_one_line() {
         (&["--memory", "64M", "--children", "none"], "shared"),
         (&["--memory", "64M", "--store", "file=/proc"], "/proc"),
         (&["--memory", "64M", "--set", "seed=1"], "--scheme"),
+        (&["--memory", "64M", "--grow", "32M"], "more than the budget begins with"),
         (&["--memory", "64M", "--memory-control", "/no/such/place"], "/no/such"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_refault"));

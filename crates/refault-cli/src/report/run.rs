@@ -27,7 +27,7 @@ pub fn write_run(output: Output, source: &str, history: &History) -> Result<(), 
         h1 { "A run under a budget" }
         p.lead { "Statistics in " code { (source) } "." }
         @if let Some(totals) = history.totals() {
-            p { "The run: " (totals.line()) "; " (totals.advice_text()) "." }
+            p { "The run: " (totals.line(history.largest_budget())) "; " (totals.advice_text()) "." }
         }
         @let large = lives.iter().take_while(|life| life.peak_bytes() >= lives[0].peak_bytes() / SMALL).count();
         @let shown = large.clamp(1, DRAWN).min(lives.len());

@@ -35,7 +35,7 @@ pub struct Escaped {
     pub huge_page_bytes: u64,
     /// Other anonymous memory of managed processes: thread stacks, code made while running, data of libraries.
     pub beside_bytes: u64,
-    /// Shared memory of the process that has most of it.
+    /// Shared memory, a page of which counts once however many mappings it has.
     pub shared_bytes: u64,
 }
 
@@ -139,6 +139,7 @@ impl State {
             managed.entry(process).and_modify(|now| *now = bytes.max(*now)).or_insert(bytes);
         }
         let mut now = Escaped::default();
+        let mut shared_parts = 0;
         let mut elsewhere = None;
         let mut known = BTreeMap::new();
         for (process, status) in &found {
@@ -147,7 +148,10 @@ impl State {
                 elsewhere.get_or_insert(0);
             }
             let Some((anonymous, common)) = resident(status) else { continue };
-            now.shared_bytes = now.shared_bytes.max(common);
+            match common > limit / 10 {
+                true => shared_parts += shared_part(*process).map_or(common, |part| part.min(common)),
+                false => now.shared_bytes = now.shared_bytes.max(common),
+            }
             let counted = managed.get(process).filter(|_| is_here);
             match counted {
                 // Which of them is which is not known here.
@@ -174,6 +178,7 @@ impl State {
                 }
             }
         }
+        now.shared_bytes = now.shared_bytes.max(shared_parts);
         self.known = known;
         self.managed.extend(managed.keys());
         self.managed.retain(|process| found.iter().any(|(here, _)| here == process));
@@ -343,6 +348,13 @@ pub(super) fn own_bytes() -> u64 {
     sum
 }
 
+/// Bytes of shared memory that a process has in proportion: a page that is mapped several times, here or in other
+/// processes, counts once in the sum over all of them. `status` counts it for each mapping.
+fn shared_part(process: i32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
+    proc::kib_field(text.as_bytes(), "Pss_Shmem")
+}
+
 fn huge_pages(process: i32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap_or_default();
     proc::kib_field(text.as_bytes(), "AnonHugePages").unwrap_or(0)
@@ -363,6 +375,27 @@ mod tests {
     fn namespaces_are_counted_by_the_numbers_that_a_process_has() {
         assert_eq!(namespaces("Pid:\t7\nNSpid:\t77\t7\nNSpgid:\t77\t7\t1\n"), 2);
         assert_eq!((namespaces("NSpid:\t77\n"), namespaces("Pid:\t7\n")), (1, 1));
+    }
+
+    #[test]
+    fn shared_memory_that_is_mapped_three_times_counts_once() {
+        let script = include_str!("../../tests/scripts/maps_thrice.py");
+        let mut command = std::process::Command::new("python3");
+        command.args(["-c", script]).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let Ok(mut child) = command.spawn() else {
+            return refault_testing::skip_required("there is no python3");
+        };
+        let mut ready = [0; 5];
+        std::io::Read::read_exact(child.stdout.as_mut().expect("a pipe"), &mut ready)
+            .expect("it says that it is ready");
+        let process = child.id() as i32;
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
+        let (by_mapping, part) = (resident(&status).map(|(_, shared)| shared >> 20), shared_part(process));
+        // The kernel rounds a third of each page down.
+        let mib = |bytes: u64| (bytes + (1 << 19)) >> 20;
+        drop(child.stdin.take());
+        child.wait().expect("it ends");
+        assert_eq!((by_mapping, part.map(mib)), (Some(96), Some(32)));
     }
 
     #[test]

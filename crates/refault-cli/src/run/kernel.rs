@@ -93,6 +93,7 @@ impl InGroup<'_> {
         let mut control = self.control.map(Control::new);
         let (mut thrash, mut is_full) = (Thrash::new(self.grow), false);
         let (mut heard, mut is_kept) = (Heard::default(), true);
+        let mut largest_budget = self.memory;
         let tick =
             [Some(LOOK_EVERY), control.as_ref().map(|_| control::EVERY), lines.as_ref().map(|lines| lines.interval)];
         let tick = tick.into_iter().flatten().min();
@@ -118,6 +119,7 @@ impl InGroup<'_> {
                 ));
             }
             let budget = sample.budget_bytes;
+            largest_budget = largest_budget.max(budget);
             let said =
                 thrash.is_due().then(|| thrash.look(seen(&sample, begun), budget, sample.peak_with_stored_bytes));
             if let Some(thrashing) = said.flatten() {
@@ -161,6 +163,7 @@ impl InGroup<'_> {
         }
         let mut summary = Summary::ended(self.program, &end, ran, totals(&sample));
         (summary.backend_reason, summary.left_running) = (self.reason.clone(), processes as u64);
+        summary.largest_budget_bytes = largest_budget.max(summary.totals.budget_bytes);
         telling.end(&summary)?;
         child.end_as(end.status)
     }

@@ -30,6 +30,9 @@ pub struct Summary {
     /// What it came to.
     #[serde(flatten)]
     pub totals: Totals,
+    /// The largest budget, or grant, that it had.
+    #[serde(default)]
+    pub largest_budget_bytes: u64,
     /// Why this backend, if `refault run` has chosen it.
     #[serde(default)]
     pub backend_reason: String,
@@ -74,6 +77,7 @@ impl Summary {
             seconds: ran.as_secs_f64(),
             user_seconds: end.user.as_secs_f64(),
             system_seconds: end.system.as_secs_f64(),
+            largest_budget_bytes: totals.budget_bytes,
             totals,
             ..Summary::default()
         }
@@ -111,6 +115,6 @@ impl Summary {
             Advice::Enough => String::new(),
             Advice::CannotBeTold | Advice::More => format!("; {}", self.totals.advice_text()),
         };
-        format!("{}{advice}{left}", self.totals.line())
+        format!("{}{advice}{left}", self.totals.line(self.largest_budget_bytes))
     }
 }

@@ -102,9 +102,14 @@ impl Totals {
         Totals { advice, would_stop_refaulting_at_bytes: bytes, followed_refaults: needed.count(), ..self }
     }
 
-    /// Peak, counts and waiting in one line; what is not counted is left out.
-    pub fn line(&self) -> String {
-        let (peak, budget) = (bytes_text(self.peak_bytes), bytes_text(self.budget_bytes));
+    /// Peak, counts and waiting in one line; what is not counted is left out. The peak is beside the largest budget,
+    /// because a grant or a budget that was lowered later says nothing of it.
+    pub fn line(&self, largest_budget: u64) -> String {
+        let (peak, largest) = (bytes_text(self.peak_bytes), bytes_text(largest_budget.max(self.budget_bytes)));
+        let budget = match largest_budget > self.budget_bytes {
+            true => format!("{largest}, {} at the end", bytes_text(self.budget_bytes)),
+            false => largest,
+        };
         let parts = [
             (statistics::PEAK, format!("{} {peak} of {budget}", statistics::PEAK.word)),
             (statistics::FAULTS, format!("{} {}", grouped(self.faults), statistics::FAULTS.word)),
@@ -154,6 +159,14 @@ mod tests {
             ..Totals::default()
         };
         let line = "peak 23 MiB of 24 MiB, 12,345 faults, 2,000 pages stored, 1,500 refaults, 0.12 s waited";
-        assert_eq!((totals.line().as_str(), totals.advice_text()), (line, "advice: the budget is enough".to_owned()));
+        assert_eq!((totals.line(0).as_str(), totals.advice_text()), (line, "advice: the budget is enough".to_owned()));
+        assert_eq!(totals.line(24 << 20), totals.line(0));
+    }
+
+    #[test]
+    fn a_peak_is_beside_the_largest_budget_and_not_beside_the_last_one() {
+        let totals = Totals { budget_bytes: 20 << 20, peak_bytes: 30 << 20, ..Totals::default() };
+        let line = totals.line(40 << 20);
+        assert!(line.starts_with("peak 30 MiB of 40 MiB, 20 MiB at the end, 0 faults"), "{line}");
     }
 }

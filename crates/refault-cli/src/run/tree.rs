@@ -119,6 +119,7 @@ impl Tree<'_> {
             seat,
             watch: followed.as_ref().map(|statistics| Watch::new(&name, statistics)).transpose()?,
             curve,
+            largest_budget: shared.limit_bytes(),
             buried: Instant::now(),
         };
         aside.count_itself();
@@ -147,9 +148,10 @@ impl Tree<'_> {
         };
         let ran = begun.elapsed();
         let escaped = watcher.seen(shared);
+        let largest_budget_bytes = aside.largest_budget;
         let (totals, curve) = aside.end();
         let summary = Summary::of(self.program, &end, ran, shared, totals, escaped);
-        let summary = Summary { backend_reason: self.reason.clone(), curve, ..summary };
+        let summary = Summary { backend_reason: self.reason.clone(), curve, largest_budget_bytes, ..summary };
         Ok((child, end, summary))
     }
 
@@ -192,6 +194,8 @@ struct Aside<'a> {
     seat: Option<Seat>,
     watch: Option<Watch<'a>>,
     curve: Option<Curve>,
+    /// In bytes: grants and `--memory-control` change it.
+    largest_budget: u64,
     /// When processes were last looked for that were killed.
     buried: Instant,
 }
@@ -248,6 +252,7 @@ impl Aside<'_> {
             seat.look(self.shared);
         }
         self.look_for_thrashing();
+        self.largest_budget = self.largest_budget.max(self.shared.limit_bytes());
         if let Some(curve) = &mut self.curve {
             curve.look(self.shared, super::escaped::own_bytes());
         }
