@@ -266,6 +266,13 @@ fn bad_scenarios_name_file_line_and_key() {
         "s.toml:6: t: workload",
     );
     refuse(&format!("[machine]\nmemory = \"1G\"\n{}", task.replace("cyclic", "cyclone")), "s.toml:6: spec: ");
+    let trace = "[[task]]\nname = \"t\"\n[[task.workload]]\ntrace = \"t.u64\"\n";
+    refuse(
+        &format!("[machine]\nmemory = \"1G\"\n{trace}"),
+        "s.toml:5: trace: a trace does not say how much memory it needs: give the [[task]] a memory",
+    );
+    let given = trace.replace("name = \"t\"", "name = \"t\"\nmemory = \"8M\"");
+    assert!(Scenario::parse(&format!("[machine]\nmemory = \"1G\"\n{given}"), "s.toml").is_ok());
     refuse("[machine]\nmemory = \"1G\"\n", "there is no task");
     refuse(
         &format!("[machine]\nmemory = \"1G\"\n{task}[[event]]\nat = \"1s\"\nlru_gen = \"- 0 0\"\n"),

@@ -365,6 +365,12 @@ fn add_task(config: &mut MachineConfig, task: &Spanned<TaskTable>, place: &Place
             when_killed: table.restart_after.map_or(WhenKilled::Stop, |time| WhenKilled::Restart(time.0)),
         };
         for (phase, at) in &phases {
+            let is_trace = !matches!(phase.workload, Source::Workload(_));
+            if is_trace && phase.file.is_none() && task.anon_pages == 0 {
+                let reason = "a trace does not say how much memory it needs: give the [[task]] a memory, such as \"64M\", or \
+                              the workload a file";
+                return Err(place.error(*at, "trace", reason));
+            }
             config.check_phase(&task, phase).map_err(|reason| place.error(*at, &table.name, reason))?;
         }
         config.tasks.push(task);

@@ -211,13 +211,13 @@ impl Task {
         for entry in &self.raw {
             let kind = entry.kind().unwrap_or(Kind::Mapped);
             let page = entry.page() + u64::from(phase.offset);
-            let room = match (kind, &self.file) {
-                (Kind::Anon, _) => self.anon_pages,
-                (_, Some(file)) => file.pages,
-                (_, None) => 0,
+            let (room, whose) = match (kind, &self.file) {
+                (Kind::Anon, _) => (self.anon_pages, "the memory of the [[task]]"),
+                (_, Some(file)) => (file.pages, "the [[file]]"),
+                (_, None) => (0, "what it is accessed as, the workload's file,"),
             };
             if page >= u64::from(room) {
-                return Err(format!("page {page} is accessed, but the memory or file has {room} pages"));
+                return Err(format!("page {page} is accessed, but {whose} has {room} pages"));
             }
             let mut write = entry.write();
             if kind == Kind::Fd && phase.fd_write > 0 {
