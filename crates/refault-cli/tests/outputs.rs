@@ -53,7 +53,7 @@ fn an_output_is_no_input_whatever_it_is_called() {
         refused(&["trace", "info", csv, "--report", output], "is the same file as an input");
         refused(&["trace", "convert", csv, output], "is the same file as an input");
     }
-    let both = utf8(&directory.path().join("same.html")).to_owned();
+    let both = utf8(&directory.path().join("same.txt")).to_owned();
     refused(&[&["compare", csv], &some[..], &["--out", &both, "--report", &both]].concat(), "same file as --out");
     let scenario = directory.path().join("s.toml");
     std::fs::write(&scenario, SCENARIO).expect("ours");
@@ -76,6 +76,13 @@ fn a_file_of_another_kind_needs_force() {
     let script = utf8(&script);
     let compare = ["compare", &input, "--policy", "lru", "--memory", "1p"];
     refused(&[&compare[..], &["--out", script]].concat(), "would replace a file that is not a table");
+    // A table is no page and no trace, in a new file as well.
+    for (name, named) in [("x.html", "an HTML report"), ("w.rft", "an .rft trace")] {
+        let path = directory.path().join(name);
+        let expected = format!("--out would write a table to a file that is named as {named}");
+        refused(&[&compare[..], &["--out", utf8(&path)]].concat(), &expected);
+        assert!(!path.exists());
+    }
     refused(&[&compare[..], &["--report", script]].concat(), "would replace a file that is not an HTML report");
     refused(&["record", "--out", script, "--", "true"], "would replace a file that is not an .rft trace");
     refused(&["record", "--out", script, "--", "python3", script], "is the same file as an input");

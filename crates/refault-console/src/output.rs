@@ -158,6 +158,11 @@ impl Outputs {
             let what = format!("{option} is the same file as {other}");
             return Err(Failure::usage(what, path.display(), "choose another name for the output"));
         }
+        if let Some(named) = contents.is_misnamed(path).filter(|_| !self.force) {
+            let what = format!("{option} would write {} to a file that is named as {named}", contents.name());
+            let remedy = "end its name in .txt, .csv or .json, see --help for what writes the other, or add --force";
+            return Err(Failure::usage(what, path.display(), remedy));
+        }
         if metadata.is_some() && !self.force {
             let head = contents::head(&target).map_err(|error| Failure::write(path.display(), &error))?;
             if !contents.may_replace(&head, &target) {

@@ -13,6 +13,8 @@ use super::Format;
 const LOOKED_AT: u64 = 1024;
 /// Extensions of texts that a table may replace.
 const TEXT_EXTENSIONS: [&str; 6] = ["", "txt", "text", "out", "log", "table"];
+/// What the first line of a CSV trace begins with that a command wrote.
+const CSV_TRACES: [&[u8]; 2] = [b"page,kind,write", b"object,kind,write"];
 const RFT_MAGIC: &[u8] = b"\x89RFT";
 
 /// What is written to a file.
@@ -58,6 +60,19 @@ impl Contents {
         }
     }
 
+    /// What a file of this name would be taken for, if that is a page, a picture or a trace, and this is none.
+    pub(super) fn is_misnamed(self, path: &Path) -> Option<&'static str> {
+        let is_text = matches!(self, Contents::Table | Contents::Csv | Contents::Json);
+        let extension = path.extension()?.to_string_lossy().to_ascii_lowercase();
+        let named = match extension.as_str() {
+            "html" | "htm" => Contents::Html,
+            "svg" => Contents::Svg,
+            "rft" => Contents::Trace(OutputFormat::Rft),
+            _ => return None,
+        };
+        is_text.then(|| named.name())
+    }
+
     /// Whether a file that begins with `head` is of this kind, as far as its first bytes and its name say.
     pub(super) fn may_replace(self, head: &[u8], path: &Path) -> bool {
         if head.is_empty() {
@@ -83,8 +98,9 @@ impl Contents {
             Contents::Trace(OutputFormat::Rft) => head.starts_with(RFT_MAGIC),
             Contents::Trace(format) => {
                 let named = TraceFormat::of_name(path).is_some() && OutputFormat::of_path(path) == Some(format);
-                let plain_text = is_text && format != OutputFormat::Csv;
-                named && !head.starts_with(RFT_MAGIC) && !plain_text
+                let is_ours = CSV_TRACES.iter().any(|columns| first_line.starts_with(columns));
+                let is_other = is_text && !(format == OutputFormat::Csv && is_ours);
+                named && !head.starts_with(RFT_MAGIC) && !is_other
             }
         }
     }
@@ -116,6 +132,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn figures_are_no_page_and_no_trace_whatever_their_file_is_called() {
+        for (contents, path, expected) in [
+            (Contents::Table, "x.html", Some("an HTML report")),
+            (Contents::Csv, "x.HTM", Some("an HTML report")),
+            (Contents::Json, "w.rft", Some("an .rft trace")),
+            (Contents::Table, "w.txt", None),
+            (Contents::Table, "w", None),
+            (Contents::Html, "x.html", None),
+            (Contents::Trace(OutputFormat::Rft), "w.rft", None),
+        ] {
+            assert_eq!(contents.is_misnamed(Path::new(path)), expected, "{contents:?} as {path}");
+        }
+    }
+
+    #[test]
     fn a_file_is_replaced_by_its_kind_only() {
         let script = b"#!/usr/bin/env python3\nimport sys, os\n";
         let plain_script = b"import sys, os\n";
@@ -134,7 +165,9 @@ mod tests {
             (Contents::Trace(OutputFormat::Rft), b"\x89RFT\r\n\x1a\n", "t.rft", true),
             (Contents::Trace(OutputFormat::U64), &[1, 0, 0, 0, 0, 0, 0, 0], "t.u64", true),
             (Contents::Trace(OutputFormat::U64), b"notes on a trace", "t.u64", false),
-            (Contents::Trace(OutputFormat::Csv), b"page,kind\n", "t.csv", true),
+            (Contents::Trace(OutputFormat::Csv), b"page,kind,write\n1,anon,0\n", "t.csv", true),
+            (Contents::Trace(OutputFormat::Csv), b"object,kind,write,size\n", "t.csv", true),
+            (Contents::Trace(OutputFormat::Csv), b"object,size\n7,100\n", "t.csv", false),
             (Contents::Table, b"", "anything", true),
         ];
         for (contents, head, path, expected) in cases {
