@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use crate::source::kernels::{Kernels, Shown};
 use crate::source::{RunsArgs, SourceArgs, memory_text, say_remarks};
-use crate::tables::kernel_lines;
+use crate::tables::{accesses_text, kernel_lines};
 use refault_console::text::number;
 use refault_console::text::{align_numbers, grouped, percent_format, plain_table};
 use refault_console::{Contents, Failure, Format, Progress, Share, say, with_output};
 use refault_core::policy::FrontEnd;
 use refault_core::policy::registry::{Fact, PolicySpec};
-use refault_lab::curve::{Curve, CurvePlan, SAMPLES, Sampling, TraceCurves, curves, default_sizes};
+use refault_lab::curve::{Curve, CurvePlan, Point, SAMPLES, Sampling, TraceCurves, curves, default_sizes};
 use refault_lab::policies::{names_best, parse_policies};
 use refault_lab::size::{PAGE_BYTES, Size};
 use refault_lab::sweep::{jobs, memory_budget};
@@ -178,11 +178,9 @@ fn write_table(
         }
         writeln!(
             out,
-            "{}: {} accesses to {} distinct pages ({}); {} % of accesses are first touches",
+            "{}: {}; {} % of accesses are first touches",
             trace.trace,
-            grouped(trace.accesses),
-            grouped(trace.distinct_pages),
-            memory_text(&trace.reading, trace.distinct_pages),
+            accesses_text(&trace.reading, trace.accesses, trace.distinct_pages),
             percent_format(std::iter::once(trace.first_touches()))(trace.first_touches())
         )?;
         if let Some(note) = trace.reading.note() {
@@ -197,7 +195,7 @@ fn write_table(
         }
         writeln!(out, "\nFigures are misses in % of accesses, first touches included.")?;
         if let Some(sampling) = trace.sampling {
-            writeln!(out, "{}", sampling_text(sampling))?;
+            writeln!(out, "{}", sampling_text(sampling, trace.distinct_pages))?;
         }
         let ratios = ratios(args);
         writeln!(out, "\nMemory for {}:", goal_text(trace, &ratios))?;
@@ -241,22 +239,63 @@ pub fn answer(trace: &TraceCurves, curve: &Curve, ratios: &[f64]) -> Vec<String>
     for ratio in ratios {
         let percent = format!("≤ {} %", number(ratio * 100.0));
         match curve.memory_for(goal(trace, ratios, *ratio)) {
-            Some(point) => lines.push(format!("{} gives {percent}", memory_text(&trace.reading, point.memory_pages))),
+            Some(point) => lines.push(format!(
+                "{} gives {percent}{}",
+                memory_text(&trace.reading, point.memory_pages),
+                interval_text(trace, curve, goal(trace, ratios, *ratio))
+            )),
             None => unreached.push(percent),
         }
     }
     if !unreached.is_empty() {
         lines.push(format!("no size shown gives {}", unreached.join(", ")));
     }
-    lines.push(match curve.knee(trace.distinct_pages, trace.first_touches()) {
+    lines.push(match knee(trace, curve) {
         Some(knee) => {
             let percent = percent_format(std::iter::once(knee.miss_ratio));
             let memory = memory_text(&trace.reading, knee.memory_pages);
-            format!("the knee is at {memory} ({} % misses in all)", percent(knee.miss_ratio))
+            let of = if is_estimate(curve) { "the knee of the estimate" } else { "the knee" };
+            format!("{of} is at {memory} ({} % misses in all)", percent(knee.miss_ratio))
         }
+        None if !has_shape(curve) => format!("a knee is not told from fewer than {MIN_KNEE_POINTS} sizes"),
         None => "there is no knee below the whole footprint".to_string(),
     });
     lines
+}
+
+/// Sizes that a knee is told from: of fewer, the one below the line is the one that was asked for.
+const MIN_KNEE_POINTS: usize = 4;
+
+/// Whether a curve says how misses depend on memory: it is whole, or of several sizes.
+fn has_shape(curve: &Curve) -> bool {
+    curve.complete || curve.points.len() >= MIN_KNEE_POINTS
+}
+
+/// Where more memory stops paying, if the curve can say so.
+pub fn knee(trace: &TraceCurves, curve: &Curve) -> Option<Point> {
+    curve.knee(trace.distinct_pages, trace.first_touches()).filter(|_| has_shape(curve))
+}
+
+fn is_estimate(curve: &Curve) -> bool {
+    curve.points.iter().any(|point| point.standard_error.is_some())
+}
+
+/// Of an estimate, between which sizes the memory for a goal lies by the interval of its ratios; else nothing.
+fn interval_text(trace: &TraceCurves, curve: &Curve, goal: f64) -> String {
+    if !is_estimate(curve) {
+        return String::new();
+    }
+    let end = |side: f64| {
+        let above = |point: &Point| point.miss_ratio + side * half_interval(point.standard_error.unwrap_or(0.0)) > goal;
+        let worse = curve.points.iter().rposition(above);
+        curve.points.get(worse.map_or(0, |at| at + 1)).map(|point| memory_text(&trace.reading, point.memory_pages))
+    };
+    match (end(-1.0), end(1.0)) {
+        (Some(least), Some(most)) if least == most => String::new(),
+        (Some(least), Some(most)) => format!(" (95 %: {least} to {most})"),
+        (Some(least), None) => format!(" (95 %: {least} or more)"),
+        (None, _) => String::new(),
+    }
 }
 
 /// What the goals are of, said once for a trace: misses in all, or, where first touches alone are more than some goal,
@@ -281,15 +320,27 @@ fn goal(trace: &TraceCurves, ratios: &[f64], ratio: f64) -> f64 {
     if is_beyond(trace, ratios) { ratio + trace.first_touches() } else { ratio }
 }
 
-/// How a sampled curve came about.
-pub fn sampling_text(sampling: Sampling) -> String {
+/// How a sampled curve came about, and whether its samples are too small to say much.
+pub fn sampling_text(sampling: Sampling, distinct_pages: u64) -> String {
+    let pages = (distinct_pages as f64 * sampling.rate).round() as u64;
+    let few = match pages < MIN_SAMPLED_PAGES {
+        true => format!(
+            " A sample has some {}: with fewer than {} chance decides. Sample more, or leave out --sample.",
+            if pages == 1 { "1 page".to_owned() } else { format!("{} pages", grouped(pages)) },
+            grouped(MIN_SAMPLED_PAGES)
+        ),
+        false => String::new(),
+    };
     format!(
         "Estimated from {SAMPLES} samples of {} % of the pages each; ± is half of a 95 % confidence interval (Student's t \
-         with {} degrees of freedom).",
+         with {} degrees of freedom).{few}",
         number(sampling.rate * 100.0),
         SAMPLES - 1
     )
 }
+
+/// Pages of a sample with fewer of which a hot page more or less decides about the curve.
+const MIN_SAMPLED_PAGES: u64 = 1000;
 
 /// Half of the 95 % confidence interval of a mean of [`SAMPLES`] samples with this standard error.
 fn half_interval(standard_error: f64) -> f64 {
@@ -378,7 +429,7 @@ fn json_curve(trace: &TraceCurves, curve: &Curve, args: &MrcArgs) -> Value {
             json!({ "miss_ratio": ratio, "beyond_first_touches": beyond, "memory_pages": enough })
         })
         .collect();
-    let knee = curve.knee(trace.distinct_pages, trace.first_touches());
+    let knee = knee(trace, curve);
     let mut object = json!({
         "trace": trace.trace,
         "policy": curve.policy,

@@ -8,6 +8,7 @@ use refault_lab::results::{policies_of, sizes_of};
 use refault_lab::size::pages_text;
 use refault_lab::sweep::{Run, TraceRuns};
 use refault_lab::verdict::{Best, Overall, Saved, Verdict};
+use refault_trace::Reading;
 
 use crate::source::kernels::Kernels;
 use crate::source::memory_text;
@@ -35,6 +36,15 @@ pub fn short_name(results: &[TraceRuns], trace: &str) -> String {
     }
 }
 
+/// What is accessed how often. Objects that come and go whole are not counted in pages: what they fill together is said.
+pub fn accesses_text(reading: &Reading, accesses: u64, distinct_pages: u64) -> String {
+    let (accesses, memory) = (grouped(accesses), memory_text(reading, distinct_pages));
+    match reading.objects.is_some_and(|objects| objects.whole) {
+        true => format!("{accesses} accesses to objects of {memory} in all"),
+        false => format!("{accesses} accesses to {} distinct pages ({memory})", grouped(distinct_pages)),
+    }
+}
+
 /// Writes a table per trace: miss ratios by policy and size, or, where only one size was asked for, the counters.
 pub fn write_table(out: &mut dyn Write, results: &[TraceRuns], timing: bool) -> std::io::Result<()> {
     for (index, trace) in results.iter().enumerate() {
@@ -44,11 +54,9 @@ pub fn write_table(out: &mut dyn Write, results: &[TraceRuns], timing: bool) -> 
         let sizes = sizes_of(trace);
         writeln!(
             out,
-            "{}: {} accesses to {} distinct pages ({})",
+            "{}: {}",
             short_name(results, &trace.trace),
-            grouped(trace.accesses),
-            grouped(trace.distinct_pages),
-            memory_text(&trace.reading, trace.distinct_pages)
+            accesses_text(&trace.reading, trace.accesses, trace.distinct_pages)
         )?;
         if short_name(&[], &trace.trace) != trace.trace {
             writeln!(out, "  {}", trace.trace)?;
@@ -75,7 +83,8 @@ pub fn write_table(out: &mut dyn Write, results: &[TraceRuns], timing: bool) -> 
         "Figures are misses in % of accesses, first touches included.\n* fewest at that size without knowing the future."
     } else {
         "misses: accesses that did not find their page in memory, first touches included. Other columns:\n\
-         pages, counted as /proc/vmstat counts them."
+         pages, counted as /proc/vmstat counts them: refaults are pages that came back and that a kernel's\n\
+         policy knew again. Policies that are no kernel's count none."
     };
     writeln!(out, "\n{legend}")
 }

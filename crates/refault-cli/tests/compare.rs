@@ -388,10 +388,21 @@ fn objects_come_and_go_whole_if_asked_to() {
     assert_eq!((&run["misses"], &run["byte_miss_ratio"]), (&30.into(), &1.0.into()), "{run}");
     assert_eq!((&json["traces"][0]["objects"]["whole"], &run["accesses"]), (&true.into(), &30.into()));
     let table = of(&[]);
-    for shown in ["Objects come and go whole", "byte miss %", "gdsf", "hyperbolic", "lhd", "(3 MiB)"] {
+    for shown in [
+        "Objects come and go whole",
+        "byte miss %",
+        "gdsf",
+        "hyperbolic",
+        "lhd",
+        "30 accesses to objects of 3 MiB in all",
+    ] {
         assert!(table.contains(shown), "{shown}: {table}");
     }
-    assert!(!table.contains("mglru") && !table.contains("Real kernels"), "{table}");
+    assert!(
+        !table.contains("mglru") && !table.contains("Real kernels") && !table.contains("distinct pages"),
+        "{table}"
+    );
+    assert!(table.contains("Policies that are no kernel's count none."), "of refaults: {table}");
     let refused = |more: &[&str]| {
         let output = refault(&[&["compare", "--objects-whole", "--memory", "2M"][..], more].concat());
         assert_eq!(output.status.code(), Some(2));

@@ -121,6 +121,34 @@ fn samples_estimate_within_their_error() {
 }
 
 #[test]
+fn a_knee_is_not_told_from_a_single_size() {
+    let of = |memory: &str| {
+        let workload = ["mrc", "--workload", "zipf:theta=0.8,pages=400,accesses=20000", "--policy", "lru,mglru"];
+        stdout(&[&workload[..], &["--memory", memory]].concat())
+    };
+    let (one, several) = (of("100p"), of("40p,80p,120p,200p"));
+    // LRU's curve is whole whatever is shown of it.
+    assert_eq!((one.matches("the knee is at").count(), several.matches("the knee is at").count()), (1, 2), "{one}");
+    assert!(one.contains("a knee is not told from fewer than 4 sizes"), "{one}");
+}
+
+#[test]
+fn an_answer_from_a_sample_says_how_far_it_may_be_off() {
+    let of = |pages: u32, sample: &[&str]| {
+        let workload = format!("zipf:theta=0.8,pages={pages},accesses=100000");
+        stdout(&[&["mrc", "--workload", &workload][..], sample].concat())
+    };
+    let few = of(400, &["--sample", "1%"]);
+    assert!(few.contains("A sample has some 4 pages: with fewer than 1,000 chance decides."), "{few}");
+    assert!(few.contains("the knee of the estimate is at ") && !few.contains("the knee is at"), "{few}");
+    let answers: Vec<&str> = few.lines().filter(|line| line.contains(" gives ≤ ")).collect();
+    assert!(answers.iter().any(|line| line.contains(" (95 %: ")), "{few}");
+    let (many, exact) = (of(65_536, &["--sample", "5%"]), of(400, &[]));
+    assert!(many.contains("Estimated from") && !many.contains("chance decides"), "{many}");
+    assert!(exact.contains("the knee is at ") && !exact.contains("95 %"), "{exact}");
+}
+
+#[test]
 fn a_report_has_the_curve_and_its_knee() {
     let directory = TempDir::new().expect("a temporary directory");
     let path = directory.path().join("curve.html");

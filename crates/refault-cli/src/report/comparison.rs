@@ -8,7 +8,7 @@ use super::scale::Axis;
 use super::{memory, memory_unit, name_parts, page, write};
 use crate::source::kernels::Kernels;
 use crate::source::memory_text;
-use crate::tables::{short_name, widest};
+use crate::tables::{accesses_text, short_name, widest};
 use refault_console::text::number;
 use refault_console::text::{grouped, percent_format};
 use refault_console::{Failure, Output};
@@ -165,8 +165,8 @@ fn trace_section(index: usize, trace: &TraceRuns, open: bool, kernels: Option<&K
         details.trace open[open] {
             summary { (name) @if !parameters.is_empty() { " " small { (parameters) } } }
             p.lead {
-                (grouped(trace.accesses)) " accesses to " (grouped(trace.distinct_pages)) " distinct pages ("
-                (memory_text(&trace.reading, trace.distinct_pages)) "), " (grouped(trace.distinct_anon)) " of them anonymous."
+                (accesses_text(&trace.reading, trace.accesses, trace.distinct_pages))
+                ", " (grouped(trace.distinct_anon)) " of them anonymous."
             }
             (super::read_as(&trace.reading))
             @if let Some(kernels) = kernels { (super::real_kernels(&kernels.text(&trace.reading))) }

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::chart::{Figure, Series, Shape};
 use super::scale::Axis;
 use super::{memory, memory_unit, name_parts, page, write};
-use crate::mrc::{answer, goal_text, sampling_text};
+use crate::mrc::{answer, goal_text, knee, sampling_text};
 use crate::source::kernels::Kernels;
 use crate::source::memory_text;
 use refault_console::text::grouped;
@@ -43,7 +43,7 @@ pub fn write_curves(
                 }
                 (super::read_as(&trace.reading))
                 @if let Some(kernels) = &kernels[index] { (super::real_kernels(&kernels.text(&trace.reading))) }
-                @if let Some(sampling) = trace.sampling { p.note { (sampling_text(sampling)) } }
+                @if let Some(sampling) = trace.sampling { p.note { (sampling_text(sampling, trace.distinct_pages)) } }
                 p { "Memory for " (goal_text(trace, ratios)) ":" }
                 ul { @for curve in &trace.curves { li { (curve.policy) ": " (answer(trace, curve, ratios).join("; ")) } } }
                 (figure(index, trace, &sizes(trace), ratios).markup())
@@ -93,7 +93,7 @@ fn figure(index: usize, trace: &TraceCurves, sizes: &[u64], ratios: &[f64]) -> F
         .collect();
     let highest = series.iter().flat_map(|series| &series.points).fold(0.0f64, |high, (_, y)| high.max(*y));
     let knees = trace.curves.iter().take(KNEES).filter_map(|curve| {
-        let knee = curve.knee(footprint, trace.first_touches())?;
+        let knee = knee(trace, curve)?;
         let text = memory_text(&trace.reading, knee.memory_pages);
         Some((memory(&trace.reading, knee.memory_pages), format!("knee of {}: {text}", curve.policy)))
     });

@@ -210,8 +210,25 @@ fn write_table(out: &mut dyn Write, source: &Source, rows: &[Compared], all: boo
             answer.workload,
             grouped(answer.accesses)
         )?;
+        if let Some(text) = not_held_text(answer.limit) {
+            writeln!(out, "{text}")?;
+        }
     }
     Ok(())
+}
+
+/// The least memory at which tests hold the model to kernels, in pages.
+const MIN_HELD_PAGES: u64 = 4096;
+
+/// That the model is not held to kernels at a limit.
+fn not_held_text(limit: u64) -> Option<String> {
+    (limit < MIN_HELD_PAGES).then(|| {
+        format!(
+            "Tests hold the model to kernels from {} of memory on. With less, a kernel's batches of pages are a large \
+             part of it, and loads can differ by far more than 1 %.",
+            refault_lab::size::bytes_text(MIN_HELD_PAGES * refault_lab::size::PAGE_BYTES)
+        )
+    })
 }
 
 fn write_csv(out: &mut dyn Write, source: &Source, rows: &[Compared]) -> std::io::Result<()> {
@@ -278,4 +295,21 @@ fn write_json(out: &mut dyn Write, source: &Source, rows: &[Compared]) -> std::i
     let rows: Vec<serde_json::Value> = rows.iter().map(row).collect();
     serde_json::to_writer(&mut *out, &serde_json::json!({ "answers": rows }))?;
     writeln!(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn less_memory_than_any_that_tests_hold_the_model_at_is_said() {
+        let table = refault_testing::kernel_table("results.csv");
+        let mut lines = table.lines();
+        let at =
+            lines.next().and_then(|head| head.split(',').position(|name| name == "limit_pages")).expect("a column");
+        let least = lines.filter_map(|line| line.split(',').nth(at)?.parse::<u64>().ok()).min();
+        assert_eq!(least, Some(MIN_HELD_PAGES));
+        assert!(not_held_text(4096).is_none());
+        assert!(not_held_text(100).is_some_and(|text| text.contains("from 16 MiB of memory on")));
+    }
 }

@@ -214,8 +214,8 @@ impl ReadArgs {
             (own, most) => own.or(most),
         };
         value("limit", limit.map(|limit| limit.to_string()));
-        value("from", self.from.map(|time| format!("{time}ns")));
-        value("to", self.to.map(|time| format!("{time}ns")));
+        value("from", self.from.map(time_text));
+        value("to", self.to.map(time_text));
         let sized = self.objects_have_sizes || reading.objects.is_some_and(|objects| objects.sized);
         let switches = [
             ("--objects-have-sizes", sized),
@@ -227,6 +227,13 @@ impl ReadArgs {
         words.extend(switches.iter().filter(|(_, is_on)| *is_on).map(|(name, _)| (*name).to_owned()));
         words
     }
+}
+
+/// Nanoseconds in the largest unit of which they are whole ones, as options take times.
+fn time_text(ns: u64) -> String {
+    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")];
+    let whole = units.into_iter().find(|(unit, _)| ns.is_multiple_of(*unit));
+    whole.map_or_else(|| format!("{ns}ns"), |(unit, name)| format!("{}{name}", ns / unit))
 }
 
 impl KindName {
@@ -249,6 +256,12 @@ pub fn command_line(words: impl Iterator<Item = String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_is_named_as_it_was_given() {
+        let times = [10_000_000_000, 500_000_000, 7000, 1, 1_000_000_001].map(time_text);
+        assert_eq!(times, ["10s", "500ms", "7us", "1ns", "1000000001ns"]);
+    }
 
     #[test]
     fn the_command_can_be_given_to_a_shell() {

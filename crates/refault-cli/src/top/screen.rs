@@ -152,7 +152,11 @@ fn draw_memory(frame: &mut Frame<'_>, area: Rect, line: &Value) {
         Row::new([Cell::from(name), Cell::from(Line::from(amount).right_aligned()), Cell::from(rest)])
     };
     let metadata = number(line, "metadata_bytes");
-    let a_page = |managed: u64| format!("{:.1} bytes a managed page", metadata as f64 / managed.max(1) as f64);
+    // What a program has in any case says nothing of a page of which there are few.
+    let a_page = |managed: u64| match metadata.checked_div(managed) {
+        Some(each) if each < page => format!("{:.1} bytes a managed page", metadata as f64 / managed as f64),
+        _ => format!("for {} managed pages", grouped(managed)),
+    };
     let rows = [
         row("resident", bytes_text(resident), format!("{} of {}", bar(resident, budget, width), bytes_text(budget))),
         row(
@@ -391,6 +395,10 @@ mod tests {
         }
         assert!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
         assert!(screen.contains('█') && screen.contains('▆'), "{screen}");
+        let mut few = line.clone();
+        few["managed_pages"] = json!(33);
+        let screen = text(&View { line: Cow::Borrowed(&few), ..view }, 80);
+        assert!(screen.contains("5 MiB for 33 managed pages"), "a share of it says nothing of a page: {screen}");
     }
 
     #[test]

@@ -96,8 +96,8 @@ fn write_text(
         writeln!(out, "{what:<15} {how}")?;
     }
     if let Some(time) = statistics.time {
-        let seconds = time.last_ns.saturating_sub(time.first_ns) as f64 / 1e9;
-        writeln!(out, "{:<15} {} s from the first access to the last", "time", number(seconds))?;
+        let took = took_text(time.last_ns.saturating_sub(time.first_ns));
+        writeln!(out, "{:<15} {took} from the first access to the last", "time")?;
     }
     if let Some(bytes) = statistics.bytes {
         writeln!(out, "{:<15} {} in all accesses", "bytes", bytes_text(bytes))?;
@@ -298,9 +298,25 @@ fn write_json(
     writeln!(out)
 }
 
+/// Nanoseconds in a unit in which they are no 0: traces of microseconds are not traces of no time.
+fn took_text(ns: u64) -> String {
+    match ns as f64 {
+        few if few < 1e3 => format!("{few} ns"),
+        few if few < 1e6 => format!("{} µs", number(few / 1e3)),
+        few if few < 1e9 => format!("{} ms", number(few / 1e6)),
+        many => format!("{} s", number(many / 1e9)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_trace_of_microseconds_took_some_time() {
+        let texts = [0, 15_000, 2_500_000, 90_000_000_000].map(took_text);
+        assert_eq!(texts, ["0 ns", "15 µs", "2.5 ms", "90 s"]);
+    }
 
     #[test]
     fn buckets_are_powers_of_two() {
