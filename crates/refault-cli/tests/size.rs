@@ -191,16 +191,36 @@ fn a_long_program_is_told_from_a_server_without_a_load() {
     assert!(said.contains("listens on a socket: if it is a server, --load"), "{said}");
 }
 
+/// A quick answer in which a budget was tried, what was said meanwhile, and the seconds that it took. A machine that is
+/// busy in between leaves no time for one: the command says so, and is asked again.
+fn quick(arguments: &[&str]) -> (Value, String, f64) {
+    const ATTEMPTS: usize = 8;
+    let mut said = String::new();
+    for _ in 0..ATTEMPTS {
+        let begun = Instant::now();
+        let output = size(arguments);
+        let took = begun.elapsed().as_secs_f64();
+        said = text(&output.stderr);
+        if !output.status.success() {
+            assert!(said.contains("no quick answer: "), "{said}");
+            continue;
+        }
+        let study: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        if study["runs"].as_array().is_some_and(|runs| runs.iter().any(|run| run["memory"] == "budget")) {
+            return (study, said, took);
+        }
+        assert!(study["verdict"].to_string().contains("there was no time left"), "{study}");
+    }
+    panic!("{ATTEMPTS} attempts without a budget: {said}");
+}
+
 #[test]
 fn a_quick_answer_takes_a_few_runs_and_says_each_as_it_is_done() {
     if skipped(&["python3"]) {
         return;
     }
-    let output =
-        size(&["--slowdown", "50%", "--give-up", "1000", "--format", "json", "--", "python3", "-c", GOES_THROUGH]);
-    let said = text(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    let study: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let (study, said, _) =
+        quick(&["--slowdown", "50%", "--give-up", "1000", "--format", "json", "--", "python3", "-c", GOES_THROUGH]);
     assert_eq!((&study["thorough"], &study["measurable"]), (&Value::Bool(false), &Value::Bool(true)), "{study}");
     // How long it takes is said before anything is run, and why; then a line for each run.
     let lines: Vec<&str> = said.lines().map(|line| line.trim_start_matches("refault: ")).collect();
@@ -231,9 +251,8 @@ fn a_quick_answer_takes_three_times_as_long_as_the_program() {
     if skipped(&["python3"]) {
         return;
     }
-    let begun = Instant::now();
-    let study = json(&["--format", "json", "--", "python3", "-c", WORKS, "2"]);
-    let (took, runs) = (begun.elapsed().as_secs_f64(), study["runs"].as_array().expect("rows"));
+    let (study, _, took) = quick(&["--format", "json", "--", "python3", "-c", WORKS, "2"]);
+    let runs = study["runs"].as_array().expect("rows");
     let alone = runs[0]["seconds_mean"].as_f64().expect("seconds");
     assert!(alone > 2.0 && took < 3.0 * alone + 1.0, "{took} s of {alone}: {study}");
     // The run with ample memory has seen that all of the 16 MiB comes back; nothing is said to need more than it has had.
