@@ -206,6 +206,97 @@ fn a_member_that_forks_is_protected_as_a_whole() {
     assert_eq!(pool.used()[0], 92, "{:?}", pool.used());
 }
 
+/// A ledger with members of these terms and figures, after as many rounds in which each does what it is granted.
+fn steady(members: &[(Terms, Figures)], rounds: u64, mut says: impl FnMut(u64, &mut Figures, u64)) -> Vec<u64> {
+    let mut ledger = Ledger::new(64 * MIB, SECOND, None);
+    let mut figures: Vec<Figures> = members.iter().map(|(_, figures)| figures.clone()).collect();
+    for (id, (terms, figures)) in members.iter().enumerate() {
+        ledger.join(id as u64, *terms, figures.charge);
+    }
+    let mut now = 1000 * SECOND;
+    for _ in 0..rounds {
+        now += ROUND;
+        for (id, figures) in figures.iter_mut().enumerate() {
+            let member = &ledger.members()[&(id as u64)];
+            (figures.turn, figures.limit) = (member.turn, member.grant);
+            figures.charge = figures.charge.min(member.grant);
+            says(id as u64, figures, now);
+            ledger.report(id as u64, figures.clone());
+        }
+        ledger.round(now, ROUND);
+    }
+    ledger.members().values().map(|member| member.grant).collect()
+}
+
+/// It has all that it is granted, faults all the time, and its oldest generation is as old as one round.
+fn thrashes(figures: &mut Figures, now: u64) {
+    (figures.charge, figures.resident) = (figures.limit, figures.limit);
+    (figures.faults, figures.waited) = (figures.faults + 1000, figures.waited + ROUND / 2);
+    figures.generations = vec![[now - ROUND, figures.charge]];
+}
+
+fn has(mib: u64) -> Figures {
+    Figures { charge: mib * MIB, resident: mib * MIB, ..Figures::default() }
+}
+
+#[test]
+fn one_that_sleeps_unprotected_gives_all_beyond_its_min_though_it_says_no_generations() {
+    let members = [(Terms::default(), has(24)), (Terms::default(), has(20)), (Terms::default(), has(20))];
+    let grants = steady(&members, 300, |id, figures, now| {
+        if id > 0 {
+            thrashes(figures, now);
+        }
+    });
+    assert!(grants[0] <= 5 * MIB && grants[1] + grants[2] >= 58 * MIB, "{grants:?}");
+}
+
+#[test]
+fn one_without_generations_that_faults_all_the_time_counts_as_just_used() {
+    let members = [(Terms::default(), has(24)), (Terms::default(), has(40))];
+    let grants = steady(&members, 300, |id, figures, now| {
+        thrashes(figures, now);
+        if id == 0 {
+            figures.generations.clear();
+        }
+    });
+    assert!(grants[0] >= 24 * MIB, "{grants:?}");
+}
+
+#[test]
+fn within_its_low_a_member_has_room_to_grow_before_it_needs_it() {
+    let low = Terms { low: 48 * MIB, ..Terms::default() };
+    let grants = steady(&[(low, has(16)), (Terms::default(), has(48))], 100, |id, figures, now| {
+        if id > 0 {
+            thrashes(figures, now);
+        }
+    });
+    assert!((24..=26).contains(&(grants[0] / MIB)), "it sleeps: {grants:?}");
+    // No further than its low.
+    let low = Terms { low: 18 * MIB, ..Terms::default() };
+    let grants = steady(&[(low, has(16)), (Terms::default(), has(48))], 100, |id, figures, now| {
+        if id > 0 {
+            thrashes(figures, now);
+        }
+    });
+    assert_eq!(grants[0] / MIB, 18, "{grants:?}");
+}
+
+#[test]
+fn one_that_evicts_its_own_fills_its_grant_whatever_room_it_leaves() {
+    // Processes that a fork leaves keep room each: of 32 MiB, 5 are never charged.
+    let low = Terms { low: 48 * MIB, max: Some(48 * MIB), ..Terms::default() };
+    let mut stored = 0;
+    let grants = steady(&[(low, has(32)), (Terms::default(), has(32))], 100, |id, figures, now| {
+        if id > 0 {
+            return thrashes(figures, now);
+        }
+        stored += MIB;
+        (figures.charge, figures.resident, figures.stored) = (figures.limit - 5 * MIB, figures.limit - 5 * MIB, stored);
+        figures.faults += 1000;
+    });
+    assert_eq!(grants[0] / MIB, 48, "{grants:?}");
+}
+
 #[test]
 fn who_lies_gets_nothing_of_what_is_protected_and_keeps_nobody_waiting() {
     let mut pool = Pool::new(200);

@@ -158,6 +158,10 @@ pub struct Entry {
     pub(super) faulted: bool,
     /// It has more memory, stored or not, than at the round before.
     pub(super) grows: bool,
+    /// It has more memory that is stored than at the round before: its grant is the reason, whatever room it leaves.
+    pub(super) evicts: bool,
+    /// When it faulted or grew last, as far as rounds tell; none before the first.
+    pub(super) used_at: Option<u64>,
     /// Until then what it needs is not taken as unused.
     pub(super) grace_until: u64,
     /// Since when it has not confirmed a lower grant.
@@ -229,7 +233,14 @@ impl Entry {
             }
             None => self.faulted || self.pressure > 0.0,
         };
-        self.answers && self.grant < self.most(pool) && self.is_full() && waits
+        let wants = (self.is_full() || self.evicts) && waits;
+        self.answers && self.grant < self.most(pool) && (wants || self.protected_room() > 0)
+    }
+
+    /// What it lacks of the room beyond its use that is left to members, up to its `low`: what it grows by within its
+    /// protection need not wait for others to give, nor evict its own.
+    fn protected_room(&self) -> u64 {
+        self.terms.low.min(self.kept()).saturating_sub(self.grant)
     }
 
     /// How much more it gets at once.
@@ -264,10 +275,14 @@ impl Entry {
 
     /// Bytes that it was granted and does not use; taking them costs it nothing.
     pub(super) fn unused(&self, now: u64) -> u64 {
-        let used = self.figures.charge;
         let needs = if now < self.grace_until { self.terms.needs } else { 0 };
-        let keeps = (used + (used / SLACK.0).max(SLACK.1)).max(self.floor()).max(needs);
-        self.grant.saturating_sub(keeps)
+        self.grant.saturating_sub(self.kept().max(needs))
+    }
+
+    /// What it uses and the room that is left to it beyond.
+    fn kept(&self) -> u64 {
+        let used = self.figures.charge;
+        (used + (used / SLACK.0).max(SLACK.1)).max(self.floor())
     }
 
     pub(super) fn protection(&self) -> Protection {
@@ -277,8 +292,9 @@ impl Entry {
     /// As the core compares it. It may use its grant at any time, so that is its usage; what it does not use is taken
     /// before members are compared.
     pub(super) fn group(&self) -> Group {
-        // Without generations it counts as just used.
-        let birth = self.figures.generations.iter().find(|[_, bytes]| *bytes > 0).map_or(u64::MAX, |[birth, _]| *birth);
+        // Without generations all it has is as old as its last fault.
+        let oldest = self.figures.generations.iter().find(|[_, bytes]| *bytes > 0);
+        let birth = oldest.map_or(self.used_at.unwrap_or(u64::MAX), |[birth, _]| *birth);
         Group { protection: self.protection(), birth, evictable: self.grant, weight: self.terms.weight }
     }
 }

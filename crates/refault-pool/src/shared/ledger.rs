@@ -4,7 +4,7 @@
 //! others have been granted and do not use; then others give by the core's own rule ([`gifts`]). `min` and `low` hold
 //! as the kernel's documentation says. Of what they do not protect, the oldest generation goes first, if it is older
 //! than what the wanting member itself would evict. Each round moves a small part, so that births, which change as
-//! memory moves, steer it. Members below their protection come before others.
+//! memory moves, steer it. Members below their protection come before others, and have room to grow before they need it.
 //!
 //! Invariants: no grant falls below its member's `min`. The sum of [`Entry::committed`] never exceeds the pool, but for
 //! what members claim that kept a grant while the daemon was away: then all that answer give in proportion to what they
@@ -113,6 +113,8 @@ impl Ledger {
             pressure: 0.0,
             faulted: has == 0,
             grows: false,
+            evicts: false,
+            used_at: None,
             grace_until: 0,
             lowering_since: None,
             before: Figures::default(),
@@ -187,6 +189,10 @@ impl Ledger {
             member.pressure = waited as f64 / elapsed.max(1) as f64;
             member.faulted = member.grant == 0 || member.figures.faults > member.before.faults;
             member.grows = member.figures.all_bytes() > member.before.all_bytes() + MIN_GROWTH;
+            member.evicts = member.figures.stored > member.before.stored;
+            if member.faulted || member.grows || member.used_at.is_none() {
+                member.used_at = Some(now);
+            }
             member.before = member.figures.clone();
             if let Some(squeeze) = &mut member.squeeze {
                 squeeze.look(member.figures.waited, now);
