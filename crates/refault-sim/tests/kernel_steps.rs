@@ -5,6 +5,8 @@
 
 #[path = "kernel_steps/groups_memory.rs"]
 mod groups_memory;
+#[path = "kernel_steps/protections.rs"]
+mod protections;
 
 use crate::recorded;
 use std::collections::BTreeMap;

@@ -89,7 +89,17 @@ pub fn kernel_table(name: &str) -> String {
 /// # Panics
 /// If they cannot be read.
 pub fn kernel_steps() -> Vec<(String, String)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/kernels/steps");
+    steps_of("steps")
+}
+
+/// Cells of members under `min` and `low`, with their names: `data/kernels/protections`. `protections.csv` has where
+/// members ended in real kernels.
+pub fn kernel_protections() -> Vec<(String, String)> {
+    steps_of("protections")
+}
+
+fn steps_of(folder: &str) -> Vec<(String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/kernels").join(folder);
     let read =
         |path: &Path| std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let files = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
