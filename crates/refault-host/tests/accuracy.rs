@@ -164,3 +164,31 @@ fn working_sets_are_within_5_percent_or_4_mib_of_the_truth() {
          |---|---:|---:|---:|---:|---:|---:|\n{table}"
     );
 }
+
+/// The longer window holds the shorter one, also of memory that is gone when the longer one ends.
+#[test]
+fn a_longer_window_is_no_smaller_where_a_group_shrinks() {
+    let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let binary = built(scratch.path());
+    let group = match Group::new("shrinks") {
+        Ok(group) => group,
+        Err(error) => return skip_required(format_args!("no memory cgroup can be made: {error}")),
+    };
+    let place = Place { group };
+    let mut program = Program::start(&place.group, &binary);
+    program.does("anonymous 48");
+    let mut host = Host::open(&[Duration::from_millis(1), Duration::from_millis(2)]).expect("groups");
+    host.take_page_tables();
+    host.measure_all_at_once();
+    host.within(place.group.path()).expect("it was made");
+    let row = measured(&mut host, &place.group, &mut program, &["touch 0 32"]);
+    let short = row.working_sets[0].expect("its window has ended").bytes;
+    assert!(short.abs_diff(32 * MIB) <= 4 * MIB, "{short}");
+    drop(program);
+    while host.due() > Instant::now() {
+        std::thread::yield_now();
+    }
+    host.step().expect("the longer one ends");
+    let row = host.report().groups.remove(0);
+    assert_eq!(row.working_sets.iter().map(|set| set.map(|set| set.bytes)).collect::<Vec<_>>(), [Some(short); 2]);
+}
