@@ -11,7 +11,7 @@ use crate::engine_lock::{self, paging};
 use crate::frame::{self, Context, Info, register};
 use crate::library::processor;
 use crate::patched::fast;
-use crate::process::adoption;
+use crate::process::adoption::{self, Arrival};
 use crate::signals;
 use crate::signals::early;
 use crate::signals::sets::{SIGBUS, SIGSEGV, SIGSYS};
@@ -27,10 +27,10 @@ pub(crate) extern "C" fn on_signal(signal: i32, info: *mut Info, context: *mut C
     if signals::native::pass_on(signal, info, context) {
         return;
     }
-    let thread = match adoption::adopt(context) {
-        Some(_) if signal == SIGSYS => return,
-        Some(thread) => thread,
-        None => Thread::of(std::ptr::from_mut(context) as usize),
+    let thread = match adoption::arrive(signal, info, context) {
+        Arrival::Answered => return,
+        Arrival::Adopted(thread) => thread,
+        Arrival::Known => Thread::of(std::ptr::from_mut(context) as usize),
     };
     if context.registers[register::FLAGS] & FLAG_ALIGNMENT != 0 {
         refuse_no_alignment(thread, context);

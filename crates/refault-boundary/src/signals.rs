@@ -197,7 +197,7 @@ fn take_requests(thread: &mut Thread) {
 
 /// Tells the kernel of an alternate stack while this thread is on the one that it has. The kernel refuses that to a
 /// thread whose stack pointer is there, so the pointer is `elsewhere` for the moment of the call.
-fn set_kernel_stack(stack: &AlternateStack, elsewhere: usize) {
+pub(crate) fn set_kernel_stack(stack: &AlternateStack, elsewhere: usize) {
     // SAFETY: nothing uses the stack between the two moves: all signals are blocked, and the one instruction between
     // them is the call, for which the kernel reads `stack` alone.
     unsafe {

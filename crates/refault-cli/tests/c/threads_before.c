@@ -1,7 +1,9 @@
 /* A thread that a library's constructor has started uses memory that is out as every other does: it touches it, reads a
- * file into it, discards part of it. With UNREACHABLE it has all signals blocked. */
+ * file into it, discards part of it. With UNREACHABLE it has all signals blocked. Beside it are threads that start and
+ * end others all the time, that have an alternate stack, and that wait for a time: none hears of a signal. */
 #include "program.h"
 #include <dlfcn.h>
+#include <poll.h>
 
 struct work {
     unsigned char *volatile memory;
@@ -28,6 +30,33 @@ static void *works(void *unused) {
     return 0;
 }
 
+static void *ends(void *unused) { return 0; }
+
+static void *starts(void *unused) {
+    while (work.asked < 3) {
+        pthread_t thread;
+        if (pthread_create(&thread, 0, ends, 0) || pthread_join(thread, 0)) work.failed = 5;
+    }
+    return 0;
+}
+
+static void *has_a_stack(void *unused) {
+    stack_t stack = {map(64 << 10), 0, 64 << 10}, seen;
+    sigaltstack(&stack, 0);
+    while (work.asked < 3) {
+        usleep(1000);
+        if (sigaltstack(0, &seen) || seen.ss_sp != stack.ss_sp || seen.ss_size != stack.ss_size) work.failed = 6;
+    }
+    return 0;
+}
+
+static void *waits(void *unused) {
+    struct timespec wanted = {0, 300000000};
+    if (nanosleep(&wanted, 0) || poll(0, 0, 300)) work.failed = 7;
+    while (work.asked < 3) usleep(1000);
+    return 0;
+}
+
 __attribute__((constructor)) static void begin(void) {
     sigset_t all, before;
     sigfillset(&all);
@@ -35,7 +64,9 @@ __attribute__((constructor)) static void begin(void) {
     sigprocmask(SIG_BLOCK, &all, &before);
 #endif
     pthread_t thread;
-    pthread_create(&thread, 0, works, 0);
+    void *(*const bodies[])(void *) = {works, starts, starts, has_a_stack, waits};
+    for (int i = 0; i < 5; i++) pthread_create(&thread, 0, bodies[i], 0);
+    usleep(20000);
 #ifdef UNREACHABLE
     sigprocmask(SIG_SETMASK, &before, 0);
 #endif

@@ -10,6 +10,7 @@ crate::numbers::constants! {
     SI_QUEUE: i32 = -1, "Of a signal's code: a process has sent it with a value.";
     SI_USER: i32 = 0, "Of a signal's code: a process has sent it.";
     BUS_ADRALN: i32 = 1, "Of the code of SIGBUS: an address that is not aligned.";
+    SI_TKILL: i32 = -6, "Of a signal's code: a thread has sent it to a thread.";
     SI_TIMER: i32 = -2, "Of a signal's code: a timer has sent it.";
     SIGEV_THREAD_ID: i32 = 4, "A timer's signal goes to a thread.";
     SYS_USER_DISPATCH: i32 = 2, "Of the code of SIGSYS: a call that goes to user space.";
