@@ -339,6 +339,7 @@ fn what_a_program_has_from_its_start_is_there_as_alone() {
     // Ignored and blocked signals.
     ends_well(&mut Command::new(refault), "");
     ends_well(Command::new("setsid").args(["-w", refault]), "group");
+    ends_well(Command::new("sh").args(["-c", "trap '' PIPE; exec \"$0\" \"$@\"", refault]), "pipe");
     ends_well(Command::new("sh").args(["-c", "exec \"$0\" \"$@\" <&- 2>&-", refault]), "closed");
     ends_well(Command::new(refault).env("LD_PRELOAD", library(&program, "LIBRARY")), "alternate");
 }
@@ -364,9 +365,17 @@ fn threads_of_libraries_that_are_there_before_use_memory_as_all_do_or_it_is_not_
     }
     let program = Program::new(include_str!("c/threads_before.c"));
     for (defined, is_managed) in [("LIBRARY", true), ("UNREACHABLE", false)] {
+        // Its constructor runs before the agent begins, as that of every library that a program is linked with.
+        let linked = program.directory.path().join(format!("with-{defined}"));
+        let built = Command::new("gcc")
+            .args(["-O1", "-w", "-pthread", "-Wl,--no-as-needed", "-o"])
+            .args([&linked, &program.directory.path().join("program.c"), &library(&program, defined)])
+            .status()
+            .expect("gcc starts");
+        assert!(built.success());
         let mut command = Command::new("timeout");
-        command.args(["60", env!("CARGO_BIN_EXE_refault"), "run", "--memory", "8M", "--"]).arg(&program.path);
-        let output = command.env("LD_PRELOAD", library(&program, defined)).output().expect("it starts");
+        command.args(["-k", "5", "60", env!("CARGO_BIN_EXE_refault"), "run", "--memory", "8M", "--"]).arg(&linked);
+        let output = command.output().expect("it starts");
         let (out, err) = (text(&output.stdout), text(&output.stderr));
         assert!(output.status.success() && out == "done\n", "{defined}: {:?}\n{out}\n{err}", output.status);
         assert_eq!(err.contains("is not managed: a library has started a thread"), !is_managed, "{err}");

@@ -196,8 +196,7 @@ pub(crate) fn follow_standard_error(thread: &Thread) {
     if thread.is_vm_child || has_shared_descriptors() {
         return;
     }
-    let old = report::descriptor();
-    report::use_descriptor(copy_of(report::STANDARD_ERROR));
+    let old = report::use_descriptor(copy_of(report::STANDARD_ERROR));
     if is_own(old as usize) {
         closed(old);
         // SAFETY: closes the agent's own copy.

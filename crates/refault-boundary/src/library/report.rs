@@ -13,13 +13,9 @@ static DESCRIPTOR: AtomicI32 = AtomicI32::new(STANDARD_ERROR);
 pub(crate) const STANDARD_ERROR: i32 = 2;
 
 /// Says everything on this descriptor from now on; on none, if it is negative.
-pub(crate) fn use_descriptor(descriptor: i32) {
-    DESCRIPTOR.store(descriptor, Ordering::Relaxed);
-}
-
-/// The descriptor.
-pub(crate) fn descriptor() -> i32 {
-    DESCRIPTOR.load(Ordering::Relaxed)
+/// Returns the one before, which this caller alone has got.
+pub(crate) fn use_descriptor(descriptor: i32) -> i32 {
+    DESCRIPTOR.swap(descriptor, Ordering::Relaxed)
 }
 
 struct Line {
@@ -41,7 +37,7 @@ impl Write for Line {
 pub(crate) fn say(what: fmt::Arguments<'_>) {
     let mut line = Line { text: [0; 400], len: 0 };
     let _ = writeln!(line, "refault: {what}");
-    sys::write(descriptor(), &line.text[..line.len]);
+    sys::write(DESCRIPTOR.load(Ordering::Relaxed), &line.text[..line.len]);
 }
 
 /// What a call of the agent's own has said, without which it cannot go on: it ends the process in words if the call

@@ -117,7 +117,6 @@ pub(crate) fn begin(settings: &AgentSettings) -> Result<(), String> {
     engine.looks_at_lists_with(robust::walk);
     engine_lock::begin(engine);
     owns_memory();
-    manage_reserved(&maps);
     memory_calls::look_at_personality();
     let actions = Box::leak(Box::new(Actions([crate::signals::sets::Action::default(); SIGNALS + 1])));
     let thread = Thread::new(actions).ok_or("no addresses are left for stacks")?;
@@ -131,6 +130,8 @@ pub(crate) fn begin(settings: &AgentSettings) -> Result<(), String> {
     }
     signals::install(actions, crate::entry::on_signal as *const () as usize);
     adoption::all(actions)?;
+    // Not before: a thread that faults must have a handler for that.
+    manage_reserved(&maps);
     observer::begin(settings)?;
     mappings::remember(&maps, start);
     memory_files::look_at_inherited();
@@ -162,7 +163,11 @@ fn manage_reserved(maps: &[Mapping<'_>]) {
     let sizes = proc::read(proc::SMAPS).unwrap_or_default();
     let mut paging = engine_lock::paging();
     for ((start, end), rest) in proc::empty_mappings(&sizes) {
-        if is_reserved(&(start, end), rest) && reserved.iter().any(|((from, to), _)| *from <= start && end <= *to) {
+        let is_new = !paging.manages(start, end - start);
+        if is_new
+            && is_reserved(&(start, end), rest)
+            && reserved.iter().any(|((from, to), _)| *from <= start && end <= *to)
+        {
             paging.manage(start, end - start, Attributes::default());
         }
     }

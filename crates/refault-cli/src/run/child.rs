@@ -15,7 +15,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, FromRawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use libc::{c_int, pid_t, signalfd_siginfo, sigset_t};
@@ -55,8 +55,17 @@ const STANDARD: c_int = 3;
 /// Those of them that were closed when this command was started, a bit each: the program is started without them too.
 static CLOSED_AT_START: AtomicU8 = AtomicU8::new(0);
 
-/// Before Rust's runtime opens `/dev/null` in their place.
+/// Whether SIGPIPE was ignored then.
+static IGNORES_PIPES: AtomicBool = AtomicBool::new(false);
+
+/// Before Rust's runtime opens `/dev/null` in their place, and ignores SIGPIPE.
 extern "C" fn look_at_standard() {
+    // SAFETY: zeros are an action; asks only.
+    unsafe {
+        let mut present: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut present);
+        IGNORES_PIPES.store(present.sa_sigaction == libc::SIG_IGN, Ordering::Relaxed);
+    }
     for number in 0..STANDARD {
         // SAFETY: asks only.
         if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
@@ -126,6 +135,7 @@ impl Child {
         };
         let parent = std::process::id() as pid_t;
         let was_closed = CLOSED_AT_START.load(Ordering::Relaxed);
+        let ignores_pipes = IGNORES_PIPES.load(Ordering::Relaxed);
         let prepare = move || {
             // SAFETY: allowed between fork and exec; the set and the action are those that were in force.
             unsafe {
@@ -135,6 +145,9 @@ impl Child {
                     libc::_exit(1);
                 }
                 libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+                if ignores_pipes {
+                    libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+                }
                 (0..STANDARD).filter(|number| was_closed >> number & 1 == 1).for_each(|number| _ = libc::close(number));
             }
             Ok(())

@@ -39,7 +39,9 @@ int main(int count, char **words) {
         execl("/proc/self/exe", words[0], "executed", (char *)0);
         CHECK(!"it is executed");
     }
+    if (strcmp(words[1], "pipe")) CHECK(!strcmp(words[1], "executed") || signal(SIGPIPE, SIG_DFL) == SIG_DFL);
     if (!strcmp(words[1], "executed")) ignores_and_blocks();
+    if (!strcmp(words[1], "pipe")) CHECK(signal(SIGPIPE, SIG_DFL) == SIG_IGN);
     if (!strcmp(words[1], "alternate")) {
         stack_t stack;
         CHECK(sigaltstack(0, &stack) == 0 && stack.ss_size == 65536 && stack.ss_flags == 0);
