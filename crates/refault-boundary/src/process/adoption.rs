@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use refault_linux::calls::SYS_tgkill;
 use refault_linux::errno::EINTR;
 use refault_linux::signals::{SI_TKILL, SIGSYS, SS_ONSTACK};
-use refault_linux::sys;
+use refault_linux::{proc, sys};
 
 use crate::engine_lock::paging;
 use crate::frame::{self, AlternateStack, Context, Info, register};
@@ -37,8 +37,16 @@ const MAX_THREADS: usize = 1024;
 /// How long a thread may take to come, in all: one that the kernel does not let go on (a device) never does.
 const PATIENCE_NS: u64 = 5_000_000_000;
 
-/// The other threads of this process.
+/// The other threads of this process. Where there are some, libc's allocator is asked for memory, which the program has
+/// without the agent then.
 fn others() -> Vec<usize> {
+    /// The field of `stat` that says how many threads there are.
+    const THREADS: usize = 20;
+    let mut text = [0; 1024];
+    let stat = proc::read_into(c"/proc/self/stat", &mut text);
+    if stat.and_then(|stat| proc::stat_field(stat, THREADS)) == Some(1) {
+        return Vec::new();
+    }
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let numbers = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok());
     numbers.filter(|number| *number != sys::thread_id()).collect()
@@ -49,7 +57,7 @@ pub(crate) fn is_impossible() -> bool {
     const LOOKS: usize = 200;
     let is_reachable = |thread: &usize| {
         let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap_or_default();
-        let blocked = refault_linux::proc::status_field(&status, "SigBlk");
+        let blocked = proc::status_field(&status, "SigBlk");
         blocked.and_then(|set| u64::from_str_radix(set, 16).ok()).is_none_or(|set| set & ALWAYS_OPEN == 0)
     };
     for _ in 0..LOOKS {

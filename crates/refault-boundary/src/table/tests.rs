@@ -103,34 +103,34 @@ fn what_memory_says_is_followed() {
 
 #[test]
 fn requests_name_what_their_structures_lead_to() {
-    // An array behind a head.
+    // A page at least, whatever the number says; an array behind a head.
     let mut map = [0u8; 32];
     map[24..28].copy_from_slice(&1000u32.to_ne_bytes());
     let at = map.as_ptr() as usize;
-    assert_eq!(spans(SYS_ioctl, [3, 0xc020_660b, at, 0, 0, 0]), [(at, 32, true), (at, 32 + 56_000, true)]);
+    assert_eq!(spans(SYS_ioctl, [3, 0xc020_660b, at, 0, 0, 0]), [(at, 4096, true), (at, 32 + 56_000, true)]);
     let mut map = [0u8; 192];
     map[8..12].copy_from_slice(&30_000u32.to_ne_bytes());
     let at = map.as_ptr() as usize;
-    assert_eq!(spans(SYS_ioctl, [3, 0xc0c0_583b, at, 0, 0, 0]), [(at, 192, true), (at, 192 + 1_920_000, true)]);
+    assert_eq!(spans(SYS_ioctl, [3, 0xc0c0_583b, at, 0, 0, 0]), [(at, 4096, true), (at, 192 + 1_920_000, true)]);
     // Addresses of a network device are counted in 16 bits; its filters are found by the structure's words.
     let addresses = [0u16, 500];
     let at = addresses.as_ptr() as usize;
-    assert_eq!(spans(SYS_ioctl, [3, 0x4004_54d1, at, 0, 0, 0]), [(at, 4, true), (at, 3004, false)]);
+    assert_eq!(spans(SYS_ioctl, [3, 0x4004_54d1, at, 0, 0, 0]), [(at, 4096, true), (at, 3004, false)]);
     let filter = [100usize, 0x7000_0000];
     let at = filter.as_ptr() as usize;
-    assert_eq!(spans(SYS_ioctl, [3, 0x4010_54d5, at, 0, 0, 0]), [(at, 16, true), (0x7000_0000, 65_536, true)]);
+    assert_eq!(spans(SYS_ioctl, [3, 0x4010_54d5, at, 0, 0, 0]), [(at, 4096, true), (0x7000_0000, 65_536, true)]);
     // All of a request to the device mapper; entries of a virtual machine's.
     let head = [0u32, 0, 0, 70_000];
     let at = head.as_ptr() as usize;
-    assert_eq!(spans(SYS_ioctl, [3, 0xc138_fd0c, at, 0, 0, 0]), [(at, 312, true), (at, 70_000, true)]);
+    assert_eq!(spans(SYS_ioctl, [3, 0xc138_fd0c, at, 0, 0, 0]), [(at, 4096, true), (at, 70_000, true)]);
     let head = [256u32, 0];
     let at = head.as_ptr() as usize;
-    assert_eq!(spans(SYS_ioctl, [3, 0x4008_ae90, at, 0, 0, 0]), [(at, 8, true), (at, 8 + 10_240, true)]);
+    assert_eq!(spans(SYS_ioctl, [3, 0x4008_ae90, at, 0, 0, 0]), [(at, 4096, true), (at, 8 + 10_240, true)]);
     // An address and a number of regions.
     let mut scan = [0usize; 12];
     [scan[5], scan[6]] = [0x60_0000, 20_000];
     let at = scan.as_ptr() as usize;
-    assert_eq!(spans(SYS_ioctl, [3, 0xc060_6610, at, 0, 0, 0]), [(at, 96, true), (0x60_0000, 480_000, true)]);
+    assert_eq!(spans(SYS_ioctl, [3, 0xc060_6610, at, 0, 0, 0]), [(at, 4096, true), (0x60_0000, 480_000, true)]);
     // A buffer and its bytes.
     let list = [100_000usize, 0x60_0000];
     let at = list.as_ptr() as usize;
@@ -138,17 +138,17 @@ fn requests_name_what_their_structures_lead_to() {
     // Of a request that nothing is known of: all that may be an address, as long as the largest length beside it.
     let unknown = [7usize, 0x7000_0000, 200_000, 0];
     let at = unknown.as_ptr() as usize;
-    assert_eq!(spans(SYS_ioctl, [3, 0xc020_7f01, at, 0, 0, 0])[..2], [(at, 32, true), (0x7000_0000, 200_000, true)]);
+    assert_eq!(spans(SYS_ioctl, [3, 0xc020_7f01, at, 0, 0, 0])[..2], [(at, 4096, true), (0x7000_0000, 200_000, true)]);
     // What a userfaultfd is asked about stays as it is.
-    assert_eq!(spans(SYS_ioctl, [3, 0xc020_aa00, at, 0, 0, 0]), [(at, 32, true)]);
+    assert_eq!(spans(SYS_ioctl, [3, 0xc020_aa00, at, 0, 0, 0]), [(at, 4096, true)]);
     // Of terminals none leads on.
     assert_eq!(spans(SYS_ioctl, [3, 0x5401, at, 0, 0, 0]), [(at, 4096, true)]);
 
     // A filter's room is said in instructions.
     let room = 10u32;
     let at = (&raw const room) as usize;
-    assert_eq!(spans(SYS_getsockopt, [3, 1, 26, 0x60_0000, at, 0]), [(at, 4, true), (0x60_0000, 80, true)]);
-    assert_eq!(spans(SYS_getsockopt, [3, 1, 4, 0x60_0000, at, 0]), [(at, 4, true), (0x60_0000, 10, true)]);
+    assert_eq!(spans(SYS_getsockopt, [3, 1, 26, 0x60_0000, at, 0]), [(at, 4096, true), (0x60_0000, 80, true)]);
+    assert_eq!(spans(SYS_getsockopt, [3, 1, 4, 0x60_0000, at, 0]), [(at, 4096, true), (0x60_0000, 10, true)]);
 
     assert_eq!(spans(SYS_fcntl, [3, 5, 0x60_0000, 0, 0, 0]), [(0x60_0000, 32, true)]);
     assert_eq!(spans(SYS_fcntl, [3, 4, 0x60_0000, 0, 0, 0]), []);

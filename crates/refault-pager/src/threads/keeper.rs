@@ -101,7 +101,14 @@ impl Kept<'_> {
         while !self.stopping.load(Ordering::SeqCst) {
             match self.uffd.read(&mut messages) {
                 Ok(_) if self.stopping.load(Ordering::SeqCst) => break,
-                Ok(_) => return self.keeper.set(FAULTED),
+                Ok(_) => {
+                    self.keeper.set(FAULTED);
+                    // The handler ends the program. If this thread ended first, its descriptor would go with it, and the
+                    // thread that waits would read zeros.
+                    loop {
+                        std::thread::park();
+                    }
+                }
                 Err(_) => std::thread::yield_now(),
             }
         }
