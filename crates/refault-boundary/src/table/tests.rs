@@ -147,8 +147,8 @@ fn requests_name_what_their_structures_lead_to() {
     // A filter's room is said in instructions.
     let room = 10u32;
     let at = (&raw const room) as usize;
-    assert_eq!(spans(SYS_getsockopt, [3, 1, 26, 0x60_0000, at, 0]), [(at, 4096, true), (0x60_0000, 80, true)]);
-    assert_eq!(spans(SYS_getsockopt, [3, 1, 4, 0x60_0000, at, 0]), [(at, 4096, true), (0x60_0000, 10, true)]);
+    assert_eq!(spans(SYS_getsockopt, [3, 1, 26, 0x60_0000, at, 0]), [(at, 4, true), (0x60_0000, 80, true)]);
+    assert_eq!(spans(SYS_getsockopt, [3, 1, 4, 0x60_0000, at, 0]), [(at, 4, true), (0x60_0000, 10, true)]);
 
     assert_eq!(spans(SYS_fcntl, [3, 5, 0x60_0000, 0, 0, 0]), [(0x60_0000, 32, true)]);
     assert_eq!(spans(SYS_fcntl, [3, 4, 0x60_0000, 0, 0, 0]), []);
