@@ -12,8 +12,8 @@ static DESCRIPTOR: AtomicI32 = AtomicI32::new(STANDARD_ERROR);
 /// The standard error, as a program begins with it.
 pub(crate) const STANDARD_ERROR: i32 = 2;
 
-/// Says everything on this descriptor from now on; on none, if it is negative.
-/// Returns the one before, which this caller alone has got.
+/// Says everything on this descriptor from now on; on none, if it is negative. Returns the one before, which no other
+/// caller gets.
 pub(crate) fn use_descriptor(descriptor: i32) -> i32 {
     DESCRIPTOR.swap(descriptor, Ordering::Relaxed)
 }

@@ -1,8 +1,9 @@
 //! Memory of `ioctl`: of a request's own structure, and of what it leads to.
 //!
 //! A request's number says how many bytes its structure has, where it was made by the kernel's rule. A page is held at
-//! least, because not all numbers say the whole. What lies beyond it (arrays behind a head, buffers that a word points to) is named here for known requests. For all others it is
-//! found by the structure's words. Source: the kernel's user headers.
+//! least, because not all numbers say the whole. What lies beyond it (arrays behind a head, buffers that a word points
+//! to) is named here for known requests. For all others it is found by the structure's words. Source: the kernel's user
+//! headers.
 
 use refault_linux::requests::*;
 use refault_linux::sockets::{IFCONF_BUFFER, SIOCGIFCONF};
