@@ -27,10 +27,11 @@ pub(crate) extern "C" fn on_signal(signal: i32, info: *mut Info, context: *mut C
     if signals::native::pass_on(signal, info, context) {
         return;
     }
-    let thread = match adoption::arrive(signal, info, context) {
+    let (thread, is_asked) = match adoption::arrive(signal, info, context) {
         Arrival::Answered => return,
-        Arrival::Adopted(thread) => thread,
-        Arrival::Known => Thread::of(std::ptr::from_mut(context) as usize),
+        Arrival::Adopted(thread) => (thread, false),
+        Arrival::Asked => (Thread::of(std::ptr::from_mut(context) as usize), true),
+        Arrival::Known => (Thread::of(std::ptr::from_mut(context) as usize), info.asks_for_room()),
     };
     if context.registers[register::FLAGS] & FLAG_ALIGNMENT != 0 {
         refuse_no_alignment(thread, context);
@@ -47,7 +48,7 @@ pub(crate) extern "C" fn on_signal(signal: i32, info: *mut Info, context: *mut C
     }
     crate::calls::enter::find_lost(thread, context);
     match signal {
-        SIGSYS if info.asks_for_room() => return make_room(thread, context),
+        SIGSYS if is_asked => return make_room(thread, context),
         SIGSYS if early::is_timer(info) => {
             if let Some(info) = early::end_call(thread, context) {
                 signals::arrive(thread, &info, context);

@@ -111,8 +111,10 @@ pub(crate) enum Arrival {
     Known,
     /// The thread that got it is adopted by now.
     Adopted(&'static mut Thread),
-    /// It was the agent's question alone.
+    /// It was the agent's question alone, to a thread that is adopted by now.
     Answered,
+    /// It was the question, to a thread that has a block: what it interrupted goes on as after a request for room.
+    Asked,
 }
 
 /// A signal has come, `context` being what it interrupted.
@@ -125,6 +127,9 @@ pub(crate) fn arrive(signal: i32, info: &Info, context: &mut Context) -> Arrival
     if signal == SIGSYS && info.code == SI_TKILL {
         if let Some(place) = ANSWERED.get(ANSWERS.fetch_add(1, Ordering::Relaxed)) {
             place.store(sys::thread_id(), Ordering::Release);
+        }
+        if adopted.is_none() {
+            return Arrival::Asked;
         }
         make_again(context);
         return Arrival::Answered;
