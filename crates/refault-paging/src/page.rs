@@ -28,7 +28,7 @@ pub(crate) struct Pages {
     table: Table,
     /// Some page was fixed so far.
     any_fixed: bool,
-    /// Addresses that calls in progress hold and whose page has gone: how many do.
+    /// Addresses that calls in progress hold and whose page is not resident: how many do.
     waited_for: BTreeMap<usize, u64>,
     /// Holds of resident pages.
     holds: u64,
@@ -265,6 +265,11 @@ impl Pages {
         self.holds = self.holds.wrapping_add_signed(by);
     }
 
+    /// A call in progress holds a page that stays out until its rights allow to touch it.
+    pub(crate) fn wait_for(&mut self, address: usize) {
+        *self.waited_for.entry(address).or_default() += 1;
+    }
+
     /// Keeps a resident page where it is for as long as it has contents.
     pub(crate) fn keep(&mut self, page: PageId) {
         self.table.keep(page);
@@ -440,10 +445,12 @@ mod tests {
                         model.insert(page, Slow { state, locked: false });
                     }
                     Event::Hold(page) => {
+                        calls[page] += 1;
                         if model.get(&page).is_some_and(|slow| slow.state == State::Resident) {
-                            calls[page] += 1;
                             let (id, _) = pages.find(at(page)).expect("the model has it");
                             pages.hold(id, 1);
+                        } else {
+                            pages.wait_for(at(page));
                         }
                     }
                     Event::Release(page) => {

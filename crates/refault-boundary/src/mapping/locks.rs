@@ -81,12 +81,24 @@ pub(crate) fn refusal(paging: &mut Engine, bytes: usize, attributes: &Attributes
 /// Locks a new mapping, which [`refusal`] has allowed. Where the kernel cannot fill it, it is locked all the same.
 pub(crate) fn lock_new(paging: &mut Engine, start: usize, bytes: usize) {
     let held: Vec<Span> = paging.parts(start, bytes).into_iter().filter_map(touchable).collect();
+    lock_before_it_is_filled(paging, start, bytes);
     held.iter().for_each(|(from, to)| _ = paging.hold(*from, to - from, true));
     make(SYS_mlock, [start, bytes, 0, 0, 0, 0]);
     paging.lock_is_decided();
     paging.lock(start, bytes, true);
     paging.note_locks();
     held.iter().for_each(|(from, to)| paging.release(*from, to - from));
+}
+
+/// Sets a range apart from its neighbours as the kernel does, before it has a page.
+///
+/// The kernel gives a mapping that it fills something in common with what was one mapping with it then. What is filled
+/// first and locked later would share that with its neighbours, and so could not be joined with others later
+/// (`anon_vma`). Contents that are out could not move to locked memory; they have what is common already.
+fn lock_before_it_is_filled(paging: &Engine, start: usize, bytes: usize) {
+    if !paging.any_contents(start, bytes) {
+        make(SYS_mlock2, [start, bytes, MLOCK_ONFAULT, 0, 0, 0]);
+    }
 }
 
 /// `mlock`, `mlock2` and `munlock`.
@@ -119,6 +131,9 @@ pub(crate) fn lock(number: usize, arguments: [usize; 6]) -> isize {
     // Held until it is locked, which keeps it from then on.
     let held: Vec<Span> =
         if locks { paging.parts(first, last - first).into_iter().filter_map(touchable).collect() } else { Vec::new() };
+    if locks {
+        lock_before_it_is_filled(&paging, first, last - first);
+    }
     held.iter().for_each(|(from, to)| _ = paging.hold(*from, to - from, true));
     let error = make(number, arguments);
     paging.lock_is_decided();

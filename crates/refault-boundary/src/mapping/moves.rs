@@ -124,6 +124,12 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
             apart.undo();
         }
         paging.note_locks();
+        // What is managed and what is not are two mappings, where they would be one.
+        let managed: usize = before.iter().map(|(from, to, _)| to - from).sum();
+        let is_mixed = managed > 0 && managed < old_bytes;
+        if at == EFAULT && is_mixed && paging.let_go(old, old_bytes) {
+            return move_one(paging, arguments);
+        }
         return at;
     }
     let at = at as usize;

@@ -115,6 +115,12 @@ impl Engine {
         for address in (from..to).step_by(PAGE) {
             let state = self.pages.state(address);
             let resident = state == State::Resident && !(may_write && self.is_guarded(address));
+            if state == State::Untouched && !attributes.can_be_touched() {
+                // The kernel does not touch it either. Were it filled, its mapping would have something in common with
+                // the page that its neighbours lack (`anon_vma`), and would not be joined with them later.
+                self.pages.wait_for(address);
+                continue;
+            }
             held.brought_in |= !resident;
             if !resident {
                 let write = if state == State::Untouched { writes } else { may_write };

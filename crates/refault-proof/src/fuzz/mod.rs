@@ -45,8 +45,18 @@ const SHRINKING_TIME: Duration = Duration::from_secs(40);
 const REPEATS: u32 = 3;
 
 /// Sequences that differed once, or that reach what random ones seldom do, by what goes wrong there.
-pub const FOUND: [(&str, &str); 15] = [
+pub const FOUND: [(&str, &str); 19] = [
     ("a guard stayed behind when its page moved", include_str!("../../sequences/moved_guard.txt")),
+    (
+        "what is mapped locked was filled as a part of its neighbours",
+        include_str!("../../sequences/mapped_locked_apart.txt"),
+    ),
+    (
+        "what is locked untouched was filled as a part of its neighbours",
+        include_str!("../../sequences/locked_apart.txt"),
+    ),
+    ("what a call may not touch was filled", include_str!("../../sequences/untouchable.txt")),
+    ("what is managed in part did not move", include_str!("../../sequences/half_managed.txt")),
     ("a range in several mappings did not move", include_str!("../../sequences/moved_with_gaps.txt")),
     ("a mapping that was populated was not joined with the one before", include_str!("../../sequences/populated.txt")),
     ("advice that a locked or foreign mapping ended was not noted", include_str!("../../sequences/stopped_advice.txt")),
