@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use refault_config::Config;
 use refault_core::policy::{FrontEnd, PolicySpec};
 use refault_lab::meminfo;
-use refault_linux::sys;
 use refault_linux::uffd::{Refusal, Uffd};
+use refault_linux::{proc, sys};
 use refault_paging::settings::{AgentSettings, MonitorSettings, Output, VARIABLE};
 use signal_hook::SigId;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::inherited::Inherited;
 use crate::program;
@@ -93,9 +93,7 @@ impl Launch {
     pub fn new(program: &[OsString], memory: u64) -> Result<Launch, Failure> {
         let library = program::agent_library();
         let image = check_program(program, library.as_deref())?;
-        if let Some(KernelObstacle { what, tried, remedy, .. }) = kernel_obstacle() {
-            return Err(Failure::failed(what, tried, remedy));
-        }
+        check_kernel()?;
         let library = library.ok_or_else(|| {
             let remedy =
                 "this binary does not hold it: put it beside it or into ../lib/refault, or name it in REFAULT_AGENT_LIBRARY";
@@ -229,14 +227,16 @@ impl Drop for IgnoredInterrupts {
 /// While it lives, a request to end is the program's: it ends as it likes, and what was found out is written.
 struct Terminated {
     asked: Arc<AtomicBool>,
-    registered: Option<SigId>,
+    registered: Vec<SigId>,
 }
 
 impl Terminated {
     fn new() -> Terminated {
         let asked = Arc::new(AtomicBool::new(false));
-        let registered = signal_hook::flag::register(SIGTERM, Arc::clone(&asked)).ok();
-        Terminated { asked, registered }
+        // A closed terminal asks too.
+        let signals = [SIGTERM, SIGHUP].into_iter().filter(|signal| *signal == SIGTERM || !ignores(*signal));
+        let registered = signals.filter_map(|signal| signal_hook::flag::register(signal, Arc::clone(&asked)).ok());
+        Terminated { registered: registered.collect(), asked }
     }
 
     fn was_asked(&self) -> bool {
@@ -246,10 +246,15 @@ impl Terminated {
 
 impl Drop for Terminated {
     fn drop(&mut self) {
-        if let Some(registered) = self.registered {
-            signal_hook::low_level::unregister(registered);
-        }
+        self.registered.drain(..).for_each(|registered| _ = signal_hook::low_level::unregister(registered));
     }
+}
+
+/// Whether this process was started to ignore a signal, as `nohup` has it.
+pub fn ignores(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = proc::status_field(&status, "SigIgn").and_then(|mask| u64::from_str_radix(mask, 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 != 0)
 }
 
 /// What keeps memory from being managed at the system call: what is wrong, where, and what to do about it.
@@ -262,6 +267,17 @@ pub struct KernelObstacle {
     pub remedy: &'static str,
     /// The command runs under another of its kind.
     pub is_nested: bool,
+}
+
+/// Checks that the pager can work here.
+///
+/// # Errors
+/// Says what [`kernel_obstacle`] found, and what to do about it.
+pub fn check_kernel() -> Result<(), Failure> {
+    match kernel_obstacle() {
+        Some(KernelObstacle { what, tried, remedy, .. }) => Err(Failure::failed(what, tried, remedy)),
+        None => Ok(()),
+    }
 }
 
 /// What this kernel lacks, or the filter that this process runs under forbids.

@@ -101,5 +101,6 @@ fn serve(args: &PoolArgs) -> Result<(), Failure> {
         _ => Failure::failed("cannot serve the pool", socket.display(), error),
     })?;
     say(format_args!("pool {} shares {} at {}", args.name, bytes_text(memory), socket.display()));
-    daemon.run(&asked).map_err(|error| Failure::failed("cannot serve the pool", socket.display(), error))
+    let says = |line: &str| say(format_args!("pool {}: {line}", args.name));
+    daemon.run(&asked, says).map_err(|error| Failure::failed("cannot serve the pool", socket.display(), error))
 }

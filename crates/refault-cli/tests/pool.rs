@@ -15,6 +15,9 @@ const MIB: u64 = 1 << 20;
 /// Arguments: MiB that are read again and again, microseconds of rest after each.
 const GOES_ROUND: &str = include_str!("c/goes_round.c");
 
+/// Arguments: MiB that it writes, as four children do, and milliseconds between their beginnings.
+const FORKS_AND_WRITES: &str = include_str!("c/forks_and_writes.c");
+
 /// A runtime directory of its own with a program and a pool.
 struct Place {
     directory: TempDir,
@@ -30,14 +33,19 @@ fn refault_in(directory: &TempDir) -> Command {
 impl Place {
     fn new(memory: &str) -> Place {
         let directory = TempDir::new().expect("a directory");
-        let source = directory.path().join("program.c");
-        std::fs::write(&source, GOES_ROUND).expect("room");
-        let cc = Command::new("cc").arg("-O1").arg("-o").arg(directory.path().join("program")).arg(&source).status();
-        assert!(cc.is_ok_and(|status| status.success()), "a C compiler is needed");
         let daemon = Place::serve(&directory, memory);
         let place = Place { directory, daemon };
+        place.compile("program", GOES_ROUND);
         place.wait_for_daemon();
         place
+    }
+
+    fn compile(&self, name: &str, source: &str) {
+        let program = self.directory.path().join(name);
+        let file = program.with_extension("c");
+        std::fs::write(&file, source).expect("room");
+        let cc = Command::new("cc").arg("-O1").arg("-o").arg(program).arg(file).status();
+        assert!(cc.is_ok_and(|status| status.success()), "a C compiler is needed");
     }
 
     fn serve(directory: &TempDir, memory: &str) -> Child {
@@ -64,13 +72,13 @@ impl Place {
     }
 
     fn run(&self, options: &[&str], mib: &str, pause: &str) -> Member {
-        let child = refault_in(&self.directory)
-            .args(["run", "--quiet", "--pool", "t"])
-            .args(options)
-            .args(["--", "./program", mib, pause])
-            .spawn()
-            .expect("it starts");
-        Member(child)
+        Member(self.command(options, &["./program", mib, pause]).spawn().expect("it starts"))
+    }
+
+    fn command(&self, options: &[&str], program: &[&str]) -> Command {
+        let mut run = refault_in(&self.directory);
+        run.args(["run", "--quiet", "--pool", "t"]).args(options).arg("--").args(program);
+        run
     }
 
     /// Bytes that all programs use, as the kernel counts their private memory.
@@ -243,6 +251,62 @@ fn a_sleeping_member_keeps_what_is_protected_while_others_thrash() {
 }
 
 #[test]
+fn a_member_that_forks_within_its_low_takes_from_others_and_evicts_nothing_of_its_own() {
+    if skipped(&["cc"]) {
+        return;
+    }
+    for (low, is_kept) in [("140M", true), ("8M", false)] {
+        let place = Place::new("160M");
+        place.compile("forks", FORKS_AND_WRITES);
+        // All that it may have at last, 100 MiB, is used by another when its children begin.
+        let written = place.directory.path().join("written");
+        let mut run = place.command(&["--low", low], &["./forks", "20", "200"]);
+        let forks = Member(run.stdout(std::fs::File::create(&written).expect("room")).spawn().expect("it starts"));
+        let other = place.run(&[], "200", "0");
+        let keeps_all = || {
+            let member = place.member(&forks);
+            let bytes = |what: &str| member[what].as_u64().expect("a figure");
+            let (resident, compressed) = (bytes("resident_bytes"), bytes("compressed_bytes"));
+            assert_eq!(resident >= 100 * MIB && compressed == 0, is_kept, "{low}: {member}");
+        };
+        wait_for("its children to have written", || std::fs::read(&written).expect("there").len() == 5);
+        // A report later.
+        std::thread::sleep(Duration::from_secs(1));
+        keeps_all();
+        let so_far = place.member(&other)["refaults"].as_u64().expect("a count");
+        wait_for("the other to go round", || place.member(&other)["refaults"].as_u64() > Some(so_far + 50_000));
+        keeps_all();
+        place.holds(160 * MIB, 6, 1);
+    }
+}
+
+#[test]
+fn a_member_that_waits_for_a_daemon_that_is_stopped_goes_on_with_its_own_memory() {
+    if skipped(&["cc"]) {
+        return;
+    }
+    let place = Place::new("160M");
+    place.compile("forks", FORKS_AND_WRITES);
+    let other = place.run(&[], "200", "0");
+    wait_for("the other to fill the pool", || place.member(&other)["charge_bytes"].as_u64() > Some(110 * MIB));
+    let written = place.directory.path().join("written");
+    let mut run = place.command(&["--low", "140M"], &["./forks", "20", "1000"]);
+    let forks = Member(run.stdout(std::fs::File::create(&written).expect("room")).spawn().expect("it starts"));
+    wait_for("its first child to begin", || !std::fs::read(&written).expect("there").is_empty());
+    let daemon = rustix::process::Pid::from_raw(place.daemon.id() as i32).expect("a number");
+    rustix::process::kill_process(daemon, rustix::process::Signal::STOP).expect("it runs");
+    wait_for("its children to have written", || std::fs::read(&written).expect("there").len() == 5);
+    place.holds(160 * MIB, 6, 1);
+    rustix::process::kill_process(daemon, rustix::process::Signal::CONT).expect("it is stopped");
+    wait_for("the daemon to hear it", || place.member(&forks)["answers"] == Value::Bool(true));
+    // Killed, whatever it waits for is no longer asked for.
+    drop(forks);
+    wait_for("its memory to be free", || place.status()["members"].as_array().map(Vec::len) == Some(1));
+    wait_for("the other to have it", || place.member(&other)["grant_bytes"].as_u64() > Some(150 * MIB));
+    place.holds(160 * MIB, 1, 1);
+}
+
+#[test]
 fn who_does_not_fit_or_finds_no_pool_is_told() {
     if skipped(&["cc"]) {
         return;
@@ -255,6 +319,8 @@ fn who_does_not_fit_or_finds_no_pool_is_told() {
     let (code, _, said) = run(&["run", "--pool", "t", "--min", "65M", "--", "true"]);
     assert!(code == Some(1) && said.contains("cannot join the pool: t: its min"), "{said}");
     assert!(said.contains("is 65 MiB, and with the min of the members more than the pool's 64 MiB"), "{said}");
+    let (code, _, said) = run(&["run", "--pool", "t", "--low", "65M", "--", "true"]);
+    assert!(code == Some(0) && said.contains("--low 65 MiB: the pool protects no more than 64 MiB"), "{said}");
     let (code, _, said) = run(&["run", "--pool", "none", "--", "true"]);
     assert!(code == Some(1) && said.contains("no such pool") && said.contains("refault pool --memory"), "{said}");
     let (code, _, said) = run(&["run", "--pool", "../t", "--", "true"]);
@@ -313,6 +379,58 @@ fn who_needs_so_much_begins_when_it_is_there() {
     );
     drop(first);
     wait_for("it to begin", || place.member(&waiting)["grant_bytes"].as_u64() >= Some(40 * MIB));
+}
+
+#[test]
+fn a_daemon_with_less_memory_than_its_members_min_keeps_them_and_says_so_each_time_that_it_begins() {
+    if skipped(&["cc"]) {
+        return;
+    }
+    let mut place = Place::new("256M");
+    let members = [0, 1, 2].map(|_| place.run(&["--min", "40M"], "30", "1000"));
+    wait_for("them to run", || place.status()["charge_bytes"].as_u64() >= Some(90 * MIB));
+    place.daemon.kill().expect("it runs");
+    place.daemon.wait().expect("it ran");
+    // The third comes back later; the daemon is to know of none before it comes.
+    members[2].signal(rustix::process::Signal::STOP);
+    let runtime = place.directory.path().join("refault");
+    for file in std::fs::read_dir(&runtime).expect("there").flatten() {
+        if file.path().extension().is_none_or(|extension| extension != "lock") {
+            std::fs::remove_file(file.path()).expect("ours");
+        }
+    }
+    let said = place.directory.path().join("said");
+    place.daemon = refault_in(&place.directory)
+        .args(["pool", "--memory", "64M", "--name", "t"])
+        .stderr(std::fs::File::create(&said).expect("room"))
+        .spawn()
+        .expect("it starts");
+    place.wait_for_daemon();
+    let lines = || {
+        let said = std::fs::read_to_string(&said).expect("there");
+        said.lines().filter(|line| line.contains("the --min of its members are")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let shown = || {
+        let output = refault_in(&place.directory).args(["pool", "status", "t"]).output().expect("it starts");
+        text(&output.stdout)
+    };
+    let line = "the --min of its members are 80 MiB together, and it has 64 MiB: nothing is taken below them, so they \
+                may use more than it has; end a member, or start the pool again with at least 80 MiB";
+    wait_for("two to be back", || place.status()["members"].as_array().map(Vec::len) == Some(2));
+    wait_for("it to be said", || !lines().is_empty());
+    assert_eq!(lines(), [format!("refault: pool t: {line}")]);
+    assert_eq!(shown().lines().nth(1), Some(line));
+    let [first, second, third] = members;
+    let grant = |member| place.member(member)["grant_bytes"].as_u64();
+    wait_for("them to give the rest", || grant(&first) == Some(40 * MIB) && grant(&second) == Some(40 * MIB));
+    drop(second);
+    wait_for("its memory to be free", || place.status()["members"].as_array().map(Vec::len) == Some(1));
+    assert!(!shown().contains("--min"), "{}", shown());
+    third.signal(rustix::process::Signal::CONT);
+    wait_for("it to be said again", || lines().len() == 2);
+    assert_eq!(lines()[1], format!("refault: pool t: {line}"));
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(lines().len(), 2, "once each time");
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn programs_go_where_their_loops_fit() {
         assert!(programs.len() == 2 && (2400..=2560).contains(&pages), "{json}");
     }
     let table = stdout(&arguments);
-    assert!(table.ends_with("No plan has fewer: 4,800 misses in all.\n"), "{table}");
+    assert!(table.ends_with("No plan in parts of 80 KiB has fewer: 4,800 misses in all.\n"), "{table}");
     let csv = rows(&stdout(&[&arguments[..], &["--format", "csv"]].concat()));
     assert_eq!(csv.len(), 5);
     assert_eq!(csv[1..].iter().map(|row| row[6].parse::<u64>().expect("misses")).sum::<u64>(), 4800);

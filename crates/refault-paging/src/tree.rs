@@ -26,6 +26,7 @@
 pub mod account;
 pub(crate) mod dropped;
 pub(crate) mod inherited;
+pub(crate) mod plea;
 mod rollup;
 mod segment;
 pub mod share;
@@ -38,6 +39,7 @@ use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use crate::figures::{Ended, Published, Sizes, Statistics, Times};
 use crate::tree::dropped::Dropped;
+use crate::tree::plea::Plea;
 use crate::tree::token::Token;
 use crate::tree::unmanaged::Unmanaged;
 use crate::tree::visit::Visit;
@@ -157,6 +159,8 @@ pub struct Shared {
     pub lacking: AtomicU64,
     /// Who comes first.
     pub(crate) token: Token,
+    /// What the pool is asked for.
+    pub(crate) plea: Plea,
     /// 1: a process lacks memory that others have, and `refault run`, which asks them for it, has not looked yet.
     /// Waited for, as a futex.
     pub asked: AtomicU32,
@@ -276,6 +280,21 @@ impl Shared {
         let part = |index, need| if index == first { division.of_first() } else { division.of_other(need) };
         let taken: i64 = others.map(|(index, other)| other.charged.max(part(index, other))).sum();
         (limit as i64 - taken).max(part(slot, own))
+    }
+
+    /// Below a limit of `bytes` bytes processes ask the pool for room and wait for it; 0: they do not.
+    pub fn protect(&self, bytes: u64) {
+        self.plea.protect(bytes / crate::PAGE as u64);
+    }
+
+    /// Bytes that processes wait for beyond the limit. They say so again if they still do.
+    pub fn take_plea(&self) -> u64 {
+        self.plea.take() * crate::PAGE as u64
+    }
+
+    /// Whether a process waits for the pool.
+    pub fn pleads(&self) -> bool {
+        self.plea.is_said()
     }
 
     /// Wakes who asks processes.

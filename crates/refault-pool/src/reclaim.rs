@@ -30,6 +30,7 @@ pub mod cgroup;
 pub mod generations;
 pub mod groups;
 pub mod idle;
+pub mod kdamond;
 pub mod pages;
 pub mod probe;
 #[allow(unsafe_code)] // One system call, with its reason.

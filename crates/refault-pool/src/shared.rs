@@ -25,7 +25,7 @@
 //! let options =
 //!     PoolOptions { memory: 256 << 20, min_ttl: Duration::ZERO, proactive: None, members: Default::default() };
 //! let daemon = Daemon::open(place.clone(), options)?;
-//! std::thread::spawn(move || daemon.run(&ENDS));
+//! std::thread::spawn(move || daemon.run(&ENDS, |line| eprintln!("{line}")));
 //!
 //! let wishes = Wishes { max: Some(64 << 20), ..Wishes::default() };
 //! let member = Member::join(&place, "analysis", wishes, Duration::from_secs(5))?;

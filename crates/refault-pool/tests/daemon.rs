@@ -21,7 +21,7 @@ fn pool(memory: u64) -> (tempfile::TempDir, Place, Arc<Daemon>) {
     let place = Place::within(&directory.path().join("pools"), "t").expect("a name");
     let daemon = open(&place, memory);
     let server = Arc::clone(&daemon);
-    std::thread::spawn(move || server.run(&NEVER));
+    std::thread::spawn(move || server.run(&NEVER, |_| ()));
     (directory, place, daemon)
 }
 
@@ -207,7 +207,7 @@ fn a_budget_set_by_hand_is_kept_for_the_daemon_after_this_one() {
     assert_eq!((status.terms.max, status.budget_bytes), (Some(40 * MIB), Some(40 * MIB)));
     // Lifted there, what the member asked for holds again.
     let server = Arc::clone(&after);
-    std::thread::spawn(move || server.run(&NEVER));
+    std::thread::spawn(move || server.run(&NEVER, |_| ()));
     assert_eq!(set_budget(&next, id, None), Some(Answer::Done));
     let status = &after.status().members[&id];
     assert_eq!((status.terms.max, status.terms.min, status.budget_bytes), (None, 32 * MIB, None));

@@ -28,7 +28,7 @@ fn a_crowd_of_connections_takes_no_descriptor_that_looks_at_members_need_and_the
     };
     setrlimit(Resource::Nofile, Rlimit { current: Some(40), maximum: Some(56) }).expect("lower is allowed");
     let server = Arc::clone(&daemon);
-    std::thread::spawn(move || server.run(&NEVER));
+    std::thread::spawn(move || server.run(&NEVER, |_| ()));
     let mut said = BufReader::new(member.stdout.take().expect("a pipe")).lines();
     for words in ["joined", "crowded"] {
         assert_eq!(said.next().expect("a line").expect("UTF-8"), words);

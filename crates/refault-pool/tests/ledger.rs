@@ -25,6 +25,7 @@ impl Program {
         self.charge = self.size.min(grant);
         self.figures.limit = grant;
         self.figures.charge = self.charge;
+        self.figures.stored = self.size - self.charge;
         if self.size > grant {
             self.figures.faults += 100;
             self.figures.waited += SECOND / 50;
@@ -35,7 +36,12 @@ impl Program {
 }
 
 fn run(ledger: &mut Ledger, programs: &mut [Program], rounds: u64) {
-    for round in 1..=rounds {
+    run_after(0, ledger, programs, rounds);
+}
+
+/// The same, behind `before` rounds.
+fn run_after(before: u64, ledger: &mut Ledger, programs: &mut [Program], rounds: u64) {
+    for round in before + 1..=before + rounds {
         let now = 1000 * SECOND + round * SECOND / 5;
         for (id, program) in programs.iter_mut().enumerate() {
             let (grant, turn) = (ledger.members()[&(id as u64)].grant, ledger.members()[&(id as u64)].turn);
@@ -66,6 +72,11 @@ fn the_hot_one_grows_at_the_cost_of_the_cold_one_down_to_its_protection() {
         cold == 60 && hot >= 335,
         "{cold} and {hot}: low is spared while the hot one has memory of its own to evict"
     );
+    // Alone again, it has what it brings back in turn, though it grows no more.
+    ledger.leave(1);
+    programs.pop();
+    run_after(400, &mut ledger, &mut programs, 100);
+    assert!(grants(&ledger)[0] >= 389, "{:?}", grants(&ledger));
 }
 
 #[test]
@@ -288,6 +299,44 @@ fn what_silent_members_have_is_given_by_those_that_answer_down_to_their_min() {
         panic!("three")
     };
     assert!(one >= 8 * MIB && other >= 8 * MIB && one + other <= 20 * MIB, "{one} and {other}");
+}
+
+#[test]
+fn a_pool_smaller_than_the_mins_of_its_members_keeps_them_and_says_what_they_are_together() {
+    let mut ledger = Ledger::new(64 * MIB, SECOND, None);
+    let min = |mib| Terms { min: mib * MIB, ..Terms::default() };
+    ledger.join(0, min(40), 60 * MIB);
+    assert_eq!(ledger.mins_beyond_pool(), None);
+    ledger.join(1, min(40), 50 * MIB);
+    // One that came while the other daemon was there and has not begun: there is nothing for it.
+    ledger.join(2, min(30), 0);
+    assert_eq!(ledger.mins_beyond_pool(), Some(80 * MIB));
+    // All want more than they are granted.
+    let run = |ledger: &mut Ledger| {
+        for round in 1..=50 {
+            let now = 1000 * SECOND + round * SECOND / 5;
+            let had: Vec<(u64, u64, u64)> =
+                ledger.members().iter().map(|(id, one)| (*id, one.grant, one.turn)).collect();
+            for (id, grant, turn) in had {
+                let figures = Figures { turn, limit: grant, charge: grant, faults: round, ..Figures::default() };
+                ledger.report(id, figures);
+            }
+            ledger.round(now, SECOND / 5);
+        }
+    };
+    run(&mut ledger);
+    assert_eq!((grants(&ledger), ledger.mins_beyond_pool()), (vec![40, 40, 0], Some(80 * MIB)));
+    assert_eq!(ledger.committed(), 80 * MIB);
+    ledger.leave(1);
+    assert_eq!(ledger.mins_beyond_pool(), None);
+    // The one that waits needs 30 of 64, of which the other keeps 40: nothing is kept free for it.
+    run(&mut ledger);
+    assert_eq!(grants(&ledger), [64, 0]);
+    // One alone keeps a min that the pool does not have.
+    let mut ledger = Ledger::new(64 * MIB, SECOND, None);
+    ledger.join(0, min(100), 120 * MIB);
+    run(&mut ledger);
+    assert_eq!((grants(&ledger), ledger.mins_beyond_pool()), (vec![100], Some(100 * MIB)));
 }
 
 #[derive(Clone, Debug)]

@@ -38,7 +38,7 @@ impl Program {
         if self.way == Way::Lies && self.figures.turn > 0 {
             self.figures.faults += 1_000_000;
             self.figures.waited += 1_000 * SECOND;
-            self.figures.charge = u64::MAX;
+            (self.figures.charge, self.figures.lacks) = (u64::MAX, u64::MAX);
             self.figures.generations = vec![[now + SECOND, u64::MAX]];
             return self.figures.clone();
         }
@@ -263,22 +263,137 @@ fn one_without_generations_that_faults_all_the_time_counts_as_just_used() {
 }
 
 #[test]
-fn within_its_low_a_member_has_room_to_grow_before_it_needs_it() {
-    let low = Terms { low: 48 * MIB, ..Terms::default() };
-    let grants = steady(&[(low, has(16)), (Terms::default(), has(48))], 100, |id, figures, now| {
-        if id > 0 {
-            thrashes(figures, now);
-        }
-    });
-    assert!((24..=26).contains(&(grants[0] / MIB)), "it sleeps: {grants:?}");
+fn within_its_low_a_member_that_grows_has_room_before_it_needs_it_and_one_that_sleeps_has_next_to_none() {
+    let low = |mib: u64| Terms { low: mib * MIB, ..Terms::default() };
+    let grants = |low, grows: bool| {
+        steady(&[(low, has(16)), (Terms::default(), has(48))], 100, |id, figures, now| {
+            if id > 0 {
+                thrashes(figures, now);
+            } else if grows {
+                // It allocates a MiB, and frees it again.
+                let used = (16 + now / ROUND % 2) * MIB;
+                (figures.charge, figures.resident) = (used, used);
+            }
+        })
+    };
+    assert!((24..=26).contains(&(grants(low(48), true)[0] / MIB)), "{:?}", grants(low(48), true));
+    assert!((17..=18).contains(&(grants(low(48), false)[0] / MIB)), "{:?}", grants(low(48), false));
     // No further than its low.
-    let low = Terms { low: 18 * MIB, ..Terms::default() };
-    let grants = steady(&[(low, has(16)), (Terms::default(), has(48))], 100, |id, figures, now| {
-        if id > 0 {
-            thrashes(figures, now);
+    assert_eq!(grants(low(18), true)[0] / MIB, 18);
+}
+
+/// A ledger in which one member with `low` has filled its grant, and another, with `other_low`, all the rest.
+fn full(low: u64, other_low: u64) -> Ledger {
+    let mut ledger = Ledger::new(64 * MIB, SECOND, None);
+    ledger.join(0, Terms { low: low * MIB, ..Terms::default() }, 16 * MIB);
+    ledger.join(1, Terms { low: other_low * MIB, ..Terms::default() }, 48 * MIB);
+    for id in 0..2 {
+        says(&mut ledger, id, 0);
+    }
+    assert_eq!((ledger.free(), ledger.is_pleaded()), (0, false));
+    ledger
+}
+
+/// A member says that it has all of its grant, and what it lacks.
+fn says(ledger: &mut Ledger, id: u64, lacks: u64) {
+    let member = &ledger.members()[&id];
+    let (turn, grant) = (member.turn, member.grant);
+    ledger.report(id, Figures { turn, limit: grant, charge: grant, resident: grant, lacks, ..Figures::default() });
+}
+
+#[test]
+fn what_a_member_lacks_within_its_low_it_is_given_between_rounds_by_one_that_is_not_protected() {
+    let mut ledger = full(40, 0);
+    let now = 1000 * SECOND;
+    let mut before = ledger.members()[&0].grant;
+    // A page is lacked each time. It is given 2 MiB or more, or all that is left of its low.
+    for _ in 0..20 {
+        says(&mut ledger, 0, 4096);
+        assert!(ledger.is_pleaded());
+        ledger.answer(now);
+        assert_eq!(ledger.members()[&0].grant, before, "the other has not confirmed yet");
+        assert!(ledger.is_pleaded(), "it still waits");
+        says(&mut ledger, 1, 0);
+        ledger.answer(now);
+        assert!(!ledger.is_pleaded() && ledger.take_refused().is_empty());
+        let grant = ledger.members()[&0].grant;
+        assert!(grant >= (before + 2 * MIB).min(40 * MIB), "{before}, then {grant}");
+        assert!(ledger.committed() <= ledger.pool());
+        before = grant;
+        if grant == 40 * MIB {
+            break;
         }
-    });
-    assert_eq!(grants[0] / MIB, 18, "{grants:?}");
+    }
+    assert_eq!(before, 40 * MIB);
+    // Beyond it, it is compared with others in rounds.
+    says(&mut ledger, 0, 4096);
+    ledger.answer(now);
+    assert_eq!((ledger.take_refused(), ledger.members()[&1].grant), (vec![0], 24 * MIB));
+}
+
+#[test]
+fn what_was_taken_as_unused_is_given_back_to_a_member_that_uses_it_by_now() {
+    let mut ledger = Ledger::new(64 * MIB, SECOND, None);
+    ledger.join(0, Terms { low: 40 * MIB, ..Terms::default() }, 30 * MIB);
+    ledger.join(1, Terms::default(), 34 * MIB);
+    let report = |ledger: &mut Ledger, id: u64, charge: u64, lacks: u64| {
+        let member = &ledger.members()[&id];
+        let (turn, limit) = (member.turn, member.grant);
+        let faults = member.figures.faults + 1;
+        ledger.report(id, Figures { turn, limit, charge, lacks, faults, ..Figures::default() });
+    };
+    report(&mut ledger, 0, 10 * MIB, 0);
+    report(&mut ledger, 1, 34 * MIB, 0);
+    ledger.round(1000 * SECOND, ROUND);
+    let lowered = ledger.members()[&0].grant;
+    assert!(lowered < 28 * MIB, "{lowered}");
+    // It has grown before it heard of that.
+    report(&mut ledger, 0, 28 * MIB, MIB);
+    ledger.answer(1000 * SECOND);
+    assert!(ledger.members()[&0].grant >= lowered + MIB && ledger.take_refused().is_empty());
+    assert_eq!(ledger.committed(), 64 * MIB);
+}
+
+#[test]
+fn one_that_gives_what_is_protected_is_refused_what_it_lacks_and_does_not_keep_another_waiting() {
+    let mut ledger = Ledger::new(64 * MIB, SECOND, None);
+    ledger.join(0, Terms { low: 40 * MIB, ..Terms::default() }, 16 * MIB);
+    ledger.join(1, Terms { low: 60 * MIB, ..Terms::default() }, 48 * MIB);
+    let now = 1000 * SECOND;
+    let report = |ledger: &mut Ledger, id: u64, charge: u64, lacks: u64| {
+        let member = &ledger.members()[&id];
+        let (turn, limit) = (member.turn, member.grant);
+        // The second has the older memory.
+        let generations = vec![[now - (10 + 40 * id) * SECOND, charge]];
+        ledger.report(id, Figures { turn, limit, charge, lacks, generations, ..Figures::default() });
+    };
+    report(&mut ledger, 1, 48 * MIB, 0);
+    report(&mut ledger, 0, 16 * MIB, MIB);
+    ledger.answer(now);
+    let lowered = ledger.members()[&1].grant;
+    assert_eq!(lowered, 47 * MIB, "no more than what is lacked");
+    // It has not come down yet, and lacks memory itself.
+    report(&mut ledger, 1, 48 * MIB, MIB);
+    ledger.answer(now);
+    assert_eq!((ledger.members()[&1].grant, ledger.take_refused()), (lowered, vec![1]));
+    report(&mut ledger, 1, lowered, 0);
+    ledger.answer(now);
+    assert_eq!((ledger.members()[&0].grant, ledger.committed()), (17 * MIB, 64 * MIB));
+}
+
+#[test]
+fn a_plea_is_refused_at_once_where_all_that_is_left_is_protected_or_its_turn_is_over() {
+    let mut ledger = full(40, 64);
+    says(&mut ledger, 0, MIB);
+    // The other is as old, and protected as well.
+    ledger.answer(1000 * SECOND);
+    assert_eq!((ledger.take_refused(), ledger.is_pleaded()), (vec![0], false));
+    assert_eq!(ledger.take_refused(), [] as [u64; 0]);
+    // What was said of an earlier grant is not lacked any more.
+    let mut ledger = full(40, 0);
+    let turn = ledger.members()[&0].turn - 1;
+    ledger.report(0, Figures { turn, limit: MIB, charge: MIB, lacks: MIB, ..Figures::default() });
+    assert!(!ledger.is_pleaded());
 }
 
 #[test]
@@ -357,12 +472,14 @@ proptest! {
                     let limit = member.grant;
                     let generations = vec![[now.saturating_sub(age % (100 * SECOND)), charge]];
                     ledger.answers(id, true);
-                    ledger.report(id, Figures { turn, limit, charge, faults, waited: faults, generations, ..Figures::default() });
+                    let lacks = faults % (4 * MIB);
+                    ledger.report(id, Figures { turn, limit, charge, faults, waited: faults, generations, lacks, ..Figures::default() });
                 }
-                Event::Rounds(count) => for _ in 0..count {
+                Event::Rounds(count) => for turn in 0..count {
                     now += ROUND;
                     let before = ledger.members().clone();
-                    ledger.round(now, ROUND);
+                    // Members are answered in between too.
+                    if turn == 0 && count % 2 == 0 { ledger.answer(now) } else { ledger.round(now, ROUND) };
                     let protected = |terms: &Terms| terms.low.max(terms.min).max(MIN_GRANT);
                     let gives = |(id, member): (&u64, &refault_pool::shared::ledger::Entry)| {
                         let after = &ledger.members()[id];

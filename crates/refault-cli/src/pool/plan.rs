@@ -157,7 +157,11 @@ impl Planned {
         if !spare.is_empty() {
             writeln!(out, "To spare: {}.", spare.join(", "))?;
         }
-        let best = if self.plan.proved { "No plan has fewer" } else { "The best plan found; not all were tried" };
+        let best = if self.plan.proved {
+            format!("No plan in parts of {} has fewer", pages_text(self.unit_pages))
+        } else {
+            "The best plan found; not all were tried".to_owned()
+        };
         writeln!(out, "{best}: {} misses in all.", refault_console::text::grouped(self.plan.misses))
     }
 

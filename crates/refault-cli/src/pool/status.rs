@@ -11,7 +11,7 @@ use refault_core::statistics;
 use refault_host::text::printable;
 use refault_lab::size::bytes_text;
 use refault_pool::shared::place::{DEFAULT_NAME, Place};
-use refault_pool::shared::protocol::{Answer, MemberStatus, Request, Status, receive, send};
+use refault_pool::shared::protocol::{Answer, MemberStatus, Request, Status, mins_exceed, receive, send};
 use serde_json::{Value, json};
 
 /// The longest answer: that of some thousand members.
@@ -121,6 +121,9 @@ fn write_table(out: &mut dyn Write, status: &Status) -> std::io::Result<()> {
         bytes_text(status.committed_bytes),
         status.daemon
     )?;
+    if let Some(mins) = status.mins_beyond_pool() {
+        writeln!(out, "{}", mins_exceed(mins, status.memory_bytes))?;
+    }
     if status.members.is_empty() {
         return writeln!(out, "no members");
     }

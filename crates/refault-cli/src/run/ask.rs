@@ -22,14 +22,17 @@ const BETWEEN: Duration = Duration::from_millis(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(4);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// Asks, from now on, the processes that have memory which others of the tree lack. The calling thread's signals are to
-/// be blocked.
-pub(super) fn begin(shared: &'static Shared) {
+/// Asks, from now on, the processes that have memory which others of the tree lack; calls `plead` when one waits for
+/// what a pool protects. The calling thread's signals are to be blocked.
+pub(super) fn begin(shared: &'static Shared, plead: impl Fn() + Send + 'static) {
     let serve = move || {
         let mut asked: BTreeMap<i32, Pause> = BTreeMap::new();
         loop {
             refault_linux::sys::wait_everywhere(&shared.asked, 0);
             shared.asked.store(0, Ordering::Release);
+            if shared.pleads() {
+                plead();
+            }
             shared.pass_token(refault_linux::sys::now(), refault_linux::sys::time_run);
             let with_too_much: Vec<(i32, i64)> = shared.with_too_much().collect();
             asked.retain(|process, _| with_too_much.iter().any(|(other, _)| other == process));

@@ -12,7 +12,7 @@
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, FromRawFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -172,8 +172,19 @@ impl Child {
     /// # Errors
     /// The program is not there to be waited for.
     pub(crate) fn attend(&self, timeout: Option<Duration>) -> io::Result<News> {
+        self.attend_with(timeout, &[])
+    }
+
+    /// The same, or until something can be read from one of these.
+    ///
+    /// # Errors
+    /// The program is not there to be waited for.
+    pub(crate) fn attend_with(&self, timeout: Option<Duration>, others: &[BorrowedFd]) -> io::Result<News> {
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        let _ = rustix::event::poll(&mut [PollFd::new(&self.arrivals.as_fd(), PollFlags::IN)], timeout.as_ref());
+        let arrivals = self.arrivals.as_fd();
+        let all = others.iter().chain([&arrivals]);
+        let mut all: Vec<PollFd> = all.map(|descriptor| PollFd::new(descriptor, PollFlags::IN)).collect();
+        let _ = rustix::event::poll(&mut all, timeout.as_ref());
         self.pass_on();
         self.look()
     }

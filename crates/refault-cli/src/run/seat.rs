@@ -1,20 +1,24 @@
 //! `refault run --pool NAME`: the budget is what the pool grants, as long as the program runs.
 //!
 //! This process, which waits for the program, is the member: it maps the segment in which the processes of the tree
-//! count, reports from there and applies grants to it.
+//! count, reports from there and applies grants to it. It wakes when the pool says something, or when a process waits for
+//! what the pool protects.
 
 use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use refault_console::Failure;
+use refault_console::{Failure, say};
 use refault_lab::size::{Bytes, bytes_text};
 use refault_paging::{PAGE, Shared};
 use refault_pool::shared::ledger::{Figures, MIN_GRANT};
 use refault_pool::shared::member::{JoinError, Member};
 use refault_pool::shared::place::Place;
 use refault_pool::shared::protocol::Wishes;
+use rustix::event::{EventfdFlags, eventfd};
 
 use super::advice::Recent;
 use super::observed::Observed;
@@ -23,7 +27,9 @@ use super::{control, member_name, needs};
 use crate::launch::Launch;
 
 /// Looks at what the pool says.
-pub(super) const EVERY: Duration = Duration::from_millis(50);
+const EVERY: Duration = Duration::from_millis(50);
+/// Looks whether the program is below its grant, while others wait for that.
+const OFTEN: Duration = Duration::from_millis(5);
 /// Generations reported at most; older ones are kept, younger ones added up.
 const MAX_GENERATIONS: usize = 32;
 /// How long a program waits for its first grant if it does not say.
@@ -118,15 +124,40 @@ impl SeatArgs {
             }
             JoinError::Full => Failure::failed("the pool is full", pool, "give --wait more time, or end a member"),
         })?;
+        if let Some(low) = low.filter(|low| (1..*low).contains(&member.protected())) {
+            let most = bytes_text(member.protected());
+            say(format_args!("--low {}: the pool protects no more than {most} of it", bytes_text(low)));
+        }
         let joined = refault_linux::sys::now();
         let recent = Recent::default();
-        Ok(Some(Seat { member, recent, joined, observes: self.observe, observed: None, shared: None }))
+        let bell = Bell::new().map_err(|error| Failure::failed("cannot make", "an event descriptor", error))?;
+        Ok(Some(Seat { member, bell, recent, joined, observes: self.observe, observed: None, shared: None }))
+    }
+}
+
+/// Rung by another thread, so that this one wakes.
+pub(super) struct Bell(OwnedFd);
+
+impl Bell {
+    fn new() -> io::Result<Bell> {
+        Ok(Bell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+    }
+
+    /// What is full has been rung.
+    pub(super) fn ring(&self) {
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+
+    /// What was rung until now is attended to.
+    fn silence(&self) {
+        let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
 }
 
 /// A place in a pool.
 pub struct Seat {
     member: Member,
+    bell: Bell,
     recent: Recent,
     /// Monotonic clock in nanoseconds: nothing of the program is older.
     joined: u64,
@@ -152,6 +183,24 @@ impl Seat {
         self.member.grant()
     }
 
+    /// What another thread rings when a process waits for what the pool protects.
+    ///
+    /// # Errors
+    /// No descriptor can be had.
+    pub(super) fn bell(&self) -> io::Result<Bell> {
+        Ok(Bell(self.bell.0.try_clone()?))
+    }
+
+    /// What can be read when it is time to look.
+    pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.member.descriptor().into_iter().chain([self.bell.0.as_fd()]).collect()
+    }
+
+    /// How long to sleep at most.
+    pub(super) fn tick(&self) -> Duration {
+        if self.member.is_awaited() { OFTEN } else { EVERY }
+    }
+
     /// Has the program's pages looked at, if that was asked for.
     ///
     /// # Errors
@@ -166,7 +215,7 @@ impl Seat {
     /// Hears the pool, applies its grant and reports.
     pub(super) fn look(&mut self, shared: &'static Shared) {
         self.shared = Some(shared);
-        let Seat { member, recent, observed, joined, .. } = self;
+        let Seat { member, bell, recent, observed, joined, .. } = self;
         let figures = || {
             let mut figures = figures(shared, recent, *joined);
             if let Some(observed) = observed {
@@ -175,9 +224,20 @@ impl Seat {
             }
             figures
         };
-        if let Some(bytes) = member.tend(figures) {
+        bell.silence();
+        // While it asks, what processes say again changes nothing.
+        if !member.is_pleading() {
+            member.pleads_for(shared.take_plea());
+        }
+        let grant = member.tend(figures);
+        if let Some(bytes) = grant {
             shared.set_limit(bytes);
         }
+        if !member.is_pleading() {
+            // Who still waits says so again.
+            shared.take_plea();
+        }
+        shared.protect(member.pleads_below());
         control::make_room(shared);
     }
 }

@@ -20,7 +20,7 @@ use super::advice::thrash::{Seen, Thrash};
 use super::child::{Child, End, News};
 use super::control::{self, Control};
 use super::escaped::{Watcher, bury_elsewhere};
-use super::seat::{self, Seat};
+use super::seat::{Bell, Seat};
 use super::statistics::Statistics;
 use super::summary::Summary;
 use super::sums::Sums;
@@ -131,11 +131,13 @@ impl Tree<'_> {
         let begun = Instant::now();
         let child = Child::spawn(command).map_err(failed)?;
         if self.children == Children::Shared {
-            super::ask::begin(shared);
+            let bell = aside.seat.as_ref().map(Seat::bell).transpose().map_err(failed)?;
+            super::ask::begin(shared, move || bell.iter().for_each(Bell::ring));
         }
         let watcher = Watcher::begin(child.id(), shared);
         let end = loop {
-            match child.attend(Some(aside.tick())).map_err(failed)? {
+            let heard = aside.seat.as_ref().map_or_else(Vec::new, Seat::descriptors);
+            match child.attend_with(Some(aside.tick()), &heard).map_err(failed)? {
                 News::Ended(end) => break end,
                 News::Stopped => {
                     if let Some(watch) = &mut aside.watch {
@@ -206,7 +208,7 @@ impl Aside<'_> {
         let ticks = [
             self.statistics.as_ref().map(Statistics::tick),
             self.control.as_ref().map(|_| control::EVERY),
-            self.seat.as_ref().map(|_| seat::EVERY),
+            self.seat.as_ref().map(Seat::tick),
             self.watch.as_ref().map(|_| watch::REDRAW),
         ];
         ticks.into_iter().flatten().min().unwrap_or(LOOK_EVERY)

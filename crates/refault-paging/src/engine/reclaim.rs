@@ -15,6 +15,7 @@ use crate::contents::Contents;
 use crate::page::pagemap::Pagemap;
 use crate::page::table::State;
 use crate::tree::MIN_PAGES;
+use crate::tree::plea::Waiting;
 use refault_linux::errno::EBUSY;
 use refault_linux::sys;
 
@@ -51,7 +52,7 @@ impl Engine {
         let (mut idle, mut naps) = (0, 0);
         while !self.given_up {
             let wanted = self.charge() + pages as u64;
-            if self.fits(wanted) {
+            if self.fits_or_is_given(wanted) {
                 return;
             }
             self.account.ask(wanted);
@@ -73,7 +74,8 @@ impl Engine {
     /// Comes down to what this process may use, which has become less, or which it has come to exceed.
     pub(crate) fn give_way(&mut self) {
         let mut idle = 0;
-        while !self.given_up && !self.fits(self.charge()) && self.charge() > self.account.least() {
+        // What it shares with children becomes its own as they write, which no call made room for.
+        while !self.given_up && !self.fits_or_is_given(self.charge()) && self.charge() > self.account.least() {
             if !self.shrink(&mut idle) {
                 break;
             }
@@ -89,6 +91,19 @@ impl Engine {
     /// Whether this process may use `pages` pages, which it reserves then.
     pub(crate) fn fits(&mut self, pages: u64) -> bool {
         pages <= self.account.limit() && self.account.reserve(pages)
+    }
+
+    /// The same; where a pool protects what the tree lacks, others give it first.
+    pub(crate) fn fits_or_is_given(&mut self, pages: u64) -> bool {
+        let mut waiting = Waiting::default();
+        loop {
+            if self.fits(pages) {
+                return true;
+            }
+            if !self.account.waits_for_pool(pages, &mut waiting) {
+                return false;
+            }
+        }
     }
 
     /// One step towards using less. False: it is of no use to go on.

@@ -21,7 +21,7 @@ impl Engine {
         }
         // What they are stored as takes memory beside them, if less than they do.
         let wanted = self.charge() + BATCH as u64;
-        if self.moving.spare().is_none() && self.has_something_to_give(wanted) && !self.fits(wanted) {
+        if self.moving.spare().is_none() && self.has_something_to_give(wanted) && !self.fits_or_is_given(wanted) {
             self.account.ask(wanted);
             self.moving.keep_spares(true);
             self.shrink(&mut 0);

@@ -34,6 +34,7 @@ use refault_core::policy::GenerationSize;
 
 use crate::figures::{Statistics, Usage};
 use crate::tree::inherited::Inherited;
+use crate::tree::plea::Waiting;
 use crate::tree::visit::Visitor;
 use crate::tree::{MIN_LOCKED, MIN_PAGES, Shared, Slot, TAKEN, is_elsewhere, without_slack};
 use refault_linux::calls::SYS_kill;
@@ -432,6 +433,22 @@ impl Account {
             self.charge((pages + self.lent()) as u64);
         }
         true
+    }
+
+    /// Pages by which all would use more than they may, if this process used `pages` pages.
+    pub(crate) fn lacks(&self, pages: u64) -> u64 {
+        if self.own_limit.is_some() {
+            return 0;
+        }
+        let change = pages as i64 - self.lent() - self.charged();
+        (self.shared().total.load(Ordering::Relaxed) + change - self.to_give_out() as i64).max(0) as u64
+    }
+
+    /// Naps for the pool to raise the limit, so that this process may have `pages` pages. False: that is of no use.
+    pub(crate) fn waits_for_pool(&self, pages: u64, waiting: &mut Waiting) -> bool {
+        let shared = self.shared();
+        let limit = shared.limit.load(Ordering::Relaxed);
+        shared.plea.waits(limit, || self.lacks(pages), || shared.ask_again(), waiting)
     }
 
     /// This process would like to have `pages` pages and does not find room: others with more than their part give it.

@@ -32,6 +32,7 @@ impl Shared {
         size_of::<Published>(),
         offset_of!(Shared, ended),
         offset_of!(Shared, token),
+        offset_of!(Shared, plea),
         offset_of!(Shared, slots),
         offset_of!(Shared, dropped),
         offset_of!(Shared, figures),

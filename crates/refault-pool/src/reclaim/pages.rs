@@ -2,8 +2,8 @@
 //! (`/sys/kernel/mm/page_idle/bitmap`, CONFIG_IDLE_PAGE_TRACKING).
 //!
 //! A look finds the frames of the process's pages (`pagemap`) and asks which of those marked idle at the look before
-//! are so still. Then it marks all of them. An access by any process takes the mark away, and so does a read of a
-//! file's page by a call. Of a compound page only the first small page has a mark. The rest of it is as idle as that,
+//! are so still. Then it marks all of them. An access by any process takes the mark away. A read of a file's page by a
+//! call does too where the kernel's generations are off. Of a compound page only the first small page has a mark. The rest of it is as idle as that,
 //! or counts as accessed if the first is not mapped before it. Marking clears accessed bits; the kernel's own reclaim
 //! is told which had been set. The bitmap is one for all: if another program marks a page that was accessed since our
 //! mark, it is taken for idle.

@@ -1,4 +1,5 @@
-//! The daemon's end: takes members in, hears them, decides in rounds and tells them their grants.
+//! The daemon's end: takes members in, hears them, decides in rounds and tells them their grants. Between rounds it
+//! answers members that wait for memory within their protection.
 //!
 //! A thread for each connection reads; one thread decides. What members may be using is written to a file before they
 //! hear of it. So a daemon that is started again leaves it to them until they have joined again or are gone. A member
@@ -38,7 +39,7 @@ use std::io::{self, BufReader, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use refault_config::units::bytes_text;
@@ -47,10 +48,12 @@ use serde::{Deserialize, Serialize};
 use crate::connections::{Places, Threads, serve_each};
 
 use super::history::{History, Moment};
-use super::ledger::{Entry, Figures, Ledger, MIN_GRANT, Terms};
+use super::ledger::{Entry, Figures, Ledger, Terms};
 use super::place::Place;
 use super::processes::{self, Process, now};
-use super::protocol::{Answer, MAX_LINE, MemberStatus, Request, Status, Wishes, bytes_by_age, receive, send};
+use super::protocol::{
+    Answer, MAX_LINE, MemberStatus, Request, Status, Wishes, bytes_by_age, mins_exceed, receive, send,
+};
 
 /// Between two rounds.
 pub const ROUND: Duration = Duration::from_millis(200);
@@ -114,6 +117,10 @@ struct State {
     /// When all processes were looked at last.
     looked: Option<Instant>,
     history: History,
+    /// That members' `min`s exceed the pool has been said, and is still so.
+    is_exceeded: bool,
+    /// See [`Daemon::called`].
+    is_called: bool,
 }
 
 /// What is written for the daemon after this one.
@@ -134,6 +141,8 @@ pub struct Daemon {
     place: Place,
     options: PoolOptions,
     state: Mutex<State>,
+    /// A member waits for memory, and what it waits for may be there before the next round.
+    called: Condvar,
     numbers: AtomicU64,
     listener: UnixListener,
     /// Held as long as the daemon lives.
@@ -158,6 +167,8 @@ impl Daemon {
             written: String::new(),
             looked: None,
             history: History::default(),
+            is_exceeded: false,
+            is_called: false,
         };
         let left = fs::read_to_string(place.state()).unwrap_or_default();
         let left: BTreeMap<u64, Left> = serde_json::from_str(&left).unwrap_or_default();
@@ -181,14 +192,16 @@ impl Daemon {
         }
         state.bury();
         let (state, numbers) = (Mutex::new(state), AtomicU64::new(1));
-        Ok(Arc::new(Daemon { place, options, state, numbers, listener, _lock: lock }))
+        let called = Condvar::new();
+        Ok(Arc::new(Daemon { place, options, state, called, numbers, listener, _lock: lock }))
     }
 
-    /// Serves until it is asked to end. Members keep their grants then.
+    /// Serves until it is asked to end. Members keep their grants then. `says` hears, in a line each, what people should
+    /// know: when the members' `min`s begin to exceed the pool.
     ///
     /// # Errors
     /// The socket cannot be served.
-    pub fn run(self: &Arc<Daemon>, asked: &AtomicBool) -> io::Result<()> {
+    pub fn run(self: &Arc<Daemon>, asked: &AtomicBool, says: impl Fn(&str)) -> io::Result<()> {
         let daemon = Arc::clone(self);
         std::thread::Builder::new().name("listener".into()).spawn(move || {
             let threads = Threads { name: "connection", stack_bytes: 256 << 10 };
@@ -200,8 +213,13 @@ impl Daemon {
         })?;
         let mut last = Instant::now();
         while !asked.load(Ordering::Relaxed) {
-            std::thread::sleep(ROUND);
-            self.round(last.elapsed());
+            if self.is_called_before(last + ROUND) {
+                self.answer();
+                continue;
+            }
+            if let Some(line) = self.round(last.elapsed()) {
+                says(&line);
+            }
             last = Instant::now();
         }
         match fs::remove_file(self.place.socket()) {
@@ -287,7 +305,7 @@ impl Daemon {
         if before.is_none() && has == 0 && !state.ledger.could_hold(&terms) {
             return Err(format!(
                 "its min, or what it needs, is {}, and with the min of the members more than the pool's {}",
-                bytes_text(terms.min.max(MIN_GRANT).max(terms.needs)),
+                bytes_text(terms.floor().max(terms.needs)),
                 bytes_text(state.ledger.pool())
             ));
         }
@@ -321,7 +339,28 @@ impl Daemon {
         known.see(pid as i32, &figures.processes);
         state.ledger.answers(pid, true);
         state.ledger.report(pid, figures);
+        if state.ledger.is_pleaded() {
+            state.is_called = true;
+            self.called.notify_one();
+        }
         true
+    }
+
+    /// Waits until then, or until a member is to be answered before: `true`.
+    fn is_called_before(&self, until: Instant) -> bool {
+        let left = until.saturating_duration_since(Instant::now());
+        let waited = self.called.wait_timeout_while(self.state(), left, |state| !state.is_called);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        // Rounds come in time, however often members ask.
+        std::mem::take(&mut state.is_called) && Instant::now() < until
+    }
+
+    /// Between rounds: for members that wait.
+    fn answer(&self) {
+        let mut state = self.state();
+        state.ledger.answer(now());
+        state.write(&self.place);
+        state.tell();
     }
 
     /// A connection has ended: the member keeps its grant until it is gone.
@@ -335,7 +374,8 @@ impl Daemon {
         state.bury();
     }
 
-    fn round(&self, elapsed: Duration) {
+    /// One round; what people should know of it.
+    fn round(&self, elapsed: Duration) -> Option<String> {
         let mut state = self.state();
         state.bury();
         let silent: Vec<u64> =
@@ -349,6 +389,9 @@ impl Daemon {
         }
         state.write(&self.place);
         state.tell();
+        let mins = state.ledger.mins_beyond_pool();
+        let was_exceeded = std::mem::replace(&mut state.is_exceeded, mins.is_some());
+        mins.filter(|_| !was_exceeded).map(|mins| mins_exceed(mins, state.ledger.pool()))
     }
 
     /// How the pool is.
@@ -383,6 +426,17 @@ impl Daemon {
 }
 
 impl Known {
+    /// Says something to a member, if it is connected; whether it has heard.
+    fn hears(&self, answer: &Answer) -> bool {
+        let Some(connection) = &self.connection else { return false };
+        let sent = send(&**connection, answer);
+        if sent.is_err() {
+            // Half a line may be there: it is to join again.
+            let _ = connection.shutdown(std::net::Shutdown::Both);
+        }
+        sent.is_ok()
+    }
+
     /// Takes note of the processes that run in a member now.
     fn see(&mut self, own: i32, running: &[i32]) {
         self.has_unnamed = self.is_numbered_otherwise || running.iter().any(|pid| *pid > MAX_NUMBER);
@@ -426,6 +480,8 @@ impl State {
             self.known.remove(&id);
             self.ledger.leave(id);
         }
+        // Before the next round another may come, with whom they exceed it anew.
+        self.is_exceeded &= self.ledger.mins_beyond_pool().is_some();
     }
 
     /// Writes what members may be using, before they hear of it.
@@ -464,11 +520,14 @@ impl State {
             if entry.grant == 0 || known.told == entry.turn {
                 continue;
             }
-            let Some(connection) = &known.connection else { continue };
-            match send(&**connection, &Answer::Grant { bytes: entry.grant, turn: entry.turn }) {
-                Ok(()) => known.told = entry.turn,
-                // Half a line may be there: it is to join again.
-                Err(_) => drop(connection.shutdown(std::net::Shutdown::Both)),
+            let protected = entry.protected(self.ledger.pool());
+            if known.hears(&Answer::Grant { bytes: entry.grant, turn: entry.turn, protected }) {
+                known.told = entry.turn;
+            }
+        }
+        for id in self.ledger.take_refused() {
+            if let Some(known) = self.known.get(&id) {
+                known.hears(&Answer::Nothing);
             }
         }
     }

@@ -29,6 +29,13 @@ const ALARM: f64 = 10.0;
 const ROOM: (u64, u64) = (10, 2 * MIB);
 /// Room beyond what a member uses that is left to it when unused memory is taken back: 1/8, and the least.
 const SLACK: (u64, u64) = (8, 8 * MIB);
+/// The same of a member within its protection that has not grown for [`STEADY_AFTER`] nanoseconds. What it lacks then
+/// it is given at once.
+const STEADY_SLACK: (u64, u64) = (64, MIB);
+const STEADY_AFTER: u64 = 2_000_000_000;
+/// Pleas of which each comes sooner than that after the one before are of one growth, nanoseconds: each is given twice
+/// as much as the one before.
+const SAME_GROWTH: u64 = 1_000_000_000;
 /// After this time, in nanoseconds, the pool does not wait for a member to confirm a lower grant: others give
 /// meanwhile.
 const MAX_LOWERING: u64 = 2_000_000_000;
@@ -53,6 +60,13 @@ pub struct Terms {
     /// Bytes that it begins with, and not before they are free.
     #[serde(default)]
     pub needs: u64,
+}
+
+impl Terms {
+    /// Bytes that are never taken of a member that has begun.
+    pub fn floor(&self) -> u64 {
+        self.min.max(MIN_GRANT)
+    }
 }
 
 impl Default for Terms {
@@ -95,6 +109,8 @@ pub struct Figures {
     pub generations: Vec<[u64; 2]>,
     /// Processes that run in it.
     pub processes: Vec<i32>,
+    /// Bytes that its programs wait for now, within its protection.
+    pub lacks: u64,
     /// Bytes with which 99 of 100 pages that came back lately would have stayed; none if hardly any came back.
     pub would_stop_refaulting_at: Option<u64>,
     /// By parts of its memory in the order of addresses, [`MAX_PARTS`] at most: how many of 100 pages were accessed
@@ -123,6 +139,7 @@ impl Figures {
             &mut self.compressed,
             &mut self.stored,
             &mut self.peak,
+            &mut self.lacks,
         ];
         let generations = self.generations.iter_mut().map(|[_, bytes]| bytes);
         own.into_iter()
@@ -162,6 +179,14 @@ pub struct Entry {
     pub(super) evicts: bool,
     /// When it faulted or grew last, as far as rounds tell; none before the first.
     pub(super) used_at: Option<u64>,
+    /// When it had more memory than at the round before, stored or not, or more that is stored; none before the first.
+    pub(super) grown_at: Option<u64>,
+    /// What it was given by its last plea, and when.
+    pub(super) given: (u64, u64),
+    /// What it has not confirmed to have given was not used.
+    pub(super) gives_unused: bool,
+    /// Its plea was in vain, which it is to be told.
+    pub(super) is_refused: bool,
     /// Until then what it needs is not taken as unused.
     pub(super) grace_until: u64,
     /// Since when it has not confirmed a lower grant.
@@ -214,7 +239,7 @@ impl Squeeze {
 impl Entry {
     pub(super) fn set_grant(&mut self, bytes: u64) {
         if bytes != self.grant {
-            self.grant = bytes;
+            (self.grant, self.gives_unused) = (bytes, false);
             self.turn += 1;
         }
     }
@@ -224,7 +249,7 @@ impl Entry {
         self.grant.saturating_sub(self.figures.charge) <= (self.grant / ROOM.0).max(ROOM.1)
     }
 
-    pub(super) fn wants(&self, pool: u64) -> bool {
+    pub(super) fn wants(&self, pool: u64, now: u64) -> bool {
         let waits = match &self.squeeze {
             // It is to wait a little; and what it has new is used until it is found idle.
             Some(squeeze) => {
@@ -233,14 +258,44 @@ impl Entry {
             }
             None => self.faulted || self.pressure > 0.0,
         };
-        let wants = (self.is_full() || self.evicts) && waits;
-        self.answers && self.grant < self.most(pool) && (wants || self.protected_room() > 0)
+        // Of what is protected it leaves less room, and asks for more by itself; not for what it brings back in turn.
+        let lacks = !self.is_steady(now) || self.brings_back();
+        let wants = (self.is_full() && lacks || self.evicts) && waits;
+        self.answers && self.grant < self.most(pool) && (wants || self.protected_room(now) > 0)
+    }
+
+    /// Within its protection, and it has not grown lately.
+    fn is_steady(&self, now: u64) -> bool {
+        let is_idle = self.grown_at.is_some_and(|grown| now.saturating_sub(grown) >= STEADY_AFTER);
+        is_idle && self.grant <= self.terms.low.max(self.floor())
+    }
+
+    /// It faulted in the last round, and has memory that is stored, which may be what it faulted on.
+    fn brings_back(&self) -> bool {
+        self.faulted && self.figures.stored > 0
+    }
+
+    /// Bytes up to which what it lacks is given to it at once.
+    pub(super) fn protected(&self, pool: u64) -> u64 {
+        self.terms.low.max(self.floor()).min(self.most(pool))
+    }
+
+    /// It says that it lacks memory, and knows of its last grant.
+    pub(super) fn pleads(&self) -> bool {
+        self.answers && self.grant > 0 && self.figures.lacks > 0 && self.figures.turn == self.turn
+    }
+
+    /// What a plea is answered with, if there is as much: what is lacked, or more while it grows.
+    pub(super) fn plea(&self, now: u64) -> u64 {
+        let (bytes, at) = self.given;
+        let more = if now.saturating_sub(at) < SAME_GROWTH { bytes.saturating_mul(2) } else { 0 };
+        more.clamp(STEP.1, self.step()).max(self.figures.lacks)
     }
 
     /// What it lacks of the room beyond its use that is left to members, up to its `low`: what it grows by within its
     /// protection need not wait for others to give, nor evict its own.
-    fn protected_room(&self) -> u64 {
-        self.terms.low.min(self.kept()).saturating_sub(self.grant)
+    fn protected_room(&self, now: u64) -> u64 {
+        self.terms.low.min(self.kept(now)).saturating_sub(self.grant)
     }
 
     /// How much more it gets at once.
@@ -259,7 +314,7 @@ impl Entry {
     }
 
     pub(super) fn floor(&self) -> u64 {
-        self.terms.min.max(MIN_GRANT)
+        self.terms.floor()
     }
 
     /// Its grant was lowered and it has not confirmed it yet; other members wait for that memory.
@@ -276,13 +331,14 @@ impl Entry {
     /// Bytes that it was granted and does not use; taking them costs it nothing.
     pub(super) fn unused(&self, now: u64) -> u64 {
         let needs = if now < self.grace_until { self.terms.needs } else { 0 };
-        self.grant.saturating_sub(self.kept().max(needs))
+        self.grant.saturating_sub(self.kept(now).max(needs))
     }
 
     /// What it uses and the room that is left to it beyond.
-    fn kept(&self) -> u64 {
+    fn kept(&self, now: u64) -> u64 {
         let used = self.figures.charge;
-        (used + (used / SLACK.0).max(SLACK.1)).max(self.floor())
+        let (part, least) = if self.is_steady(now) { STEADY_SLACK } else { SLACK };
+        (used + (used / part).max(least)).max(self.floor())
     }
 
     pub(super) fn protection(&self) -> Protection {

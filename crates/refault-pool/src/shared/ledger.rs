@@ -5,10 +5,13 @@
 //! as the kernel's documentation says. Of what they do not protect, the oldest generation goes first, if it is older
 //! than what the wanting member itself would evict. Each round moves a small part, so that births, which change as
 //! memory moves, steer it. Members below their protection come before others, and have room to grow before they need it.
+//! What they lack beyond that they are given between rounds ([`Ledger::answer`]): they wait for it, and evict nothing of
+//! their own, while others have memory that is protected less.
 //!
 //! Invariants: no grant falls below its member's `min`. The sum of [`Entry::committed`] never exceeds the pool, but for
 //! what members claim that kept a grant while the daemon was away: then all that answer give in proportion to what they
-//! have beyond their protection, and if that is not enough, beyond their `min`. Cost: a look at each member for each
+//! have beyond their protection, and if that is not enough, beyond their `min`; if their `min`s exceed the pool, so does
+//! the sum ([`Ledger::mins_beyond_pool`]). Cost: a look at each member for each
 //! member that wants more, in each round.
 //!
 //! ```
@@ -24,6 +27,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::mem;
 
 use refault_config::units::bytes_text;
 use refault_core::policy::giving::{Group, Standing, effective, gifts};
@@ -89,10 +93,21 @@ impl Ledger {
         self.pool.saturating_sub(self.committed())
     }
 
+    /// Bytes that its members' `min`s are together, if the pool has less: a daemon was started again with less memory.
+    /// Nothing is taken below them, so more is granted than there is.
+    pub fn mins_beyond_pool(&self) -> Option<u64> {
+        Some(self.floors()).filter(|floors| *floors > self.pool)
+    }
+
+    /// Bytes that are never taken of members that have begun.
+    fn floors(&self) -> u64 {
+        self.members.values().filter(|member| member.grant > 0).map(Entry::floor).sum()
+    }
+
     /// Whether a member could ever be granted what it asks for at least.
     pub fn could_hold(&self, terms: &Terms) -> bool {
         let floors: u64 = self.members.values().map(Entry::floor).sum();
-        floors.saturating_add(terms.min.max(MIN_GRANT).max(terms.needs)) <= self.pool
+        floors.saturating_add(terms.floor().max(terms.needs)) <= self.pool
     }
 
     /// A member joins, and has this already: 0 unless it kept a grant while the daemon was away.
@@ -100,7 +115,8 @@ impl Ledger {
         // It may be using all of it, also if the pool has become smaller.
         let has = has.min(MAX_BYTES);
         let budget = self.members.get(&id).filter(|_| has > 0).and_then(|before| before.budget);
-        let terms = Terms { min: terms.min.min(self.pool), needs: terms.needs.min(self.pool), ..terms };
+        // Its min holds also if the pool has become smaller than that.
+        let terms = Terms { min: terms.min.min(MAX_BYTES), needs: terms.needs.min(self.pool), ..terms };
         let entry = Entry {
             terms,
             asked: terms,
@@ -115,6 +131,10 @@ impl Ledger {
             grows: false,
             evicts: false,
             used_at: None,
+            grown_at: None,
+            given: (0, 0),
+            gives_unused: false,
+            is_refused: false,
             grace_until: 0,
             lowering_since: None,
             before: Figures::default(),
@@ -193,6 +213,9 @@ impl Ledger {
             if member.faulted || member.grows || member.used_at.is_none() {
                 member.used_at = Some(now);
             }
+            if member.grows || member.evicts || member.grown_at.is_none() {
+                member.grown_at = Some(now);
+            }
             member.before = member.figures.clone();
             if let Some(squeeze) = &mut member.squeeze {
                 squeeze.look(member.figures.waited, now);
@@ -207,7 +230,7 @@ impl Ledger {
         // Who waits to begin goes first, then who is below its protection, then whose generations are youngest: who has
         // older ones would have to give.
         let pool = self.pool;
-        let wants = |(_, member): &(&u64, &Entry)| member.grant > 0 && member.wants(pool);
+        let wants = |(_, member): &(&u64, &Entry)| member.grant > 0 && member.wants(pool, now);
         let order = |member: &Entry| (Reverse(member.protection().claim()), member.group().weighted_age(now));
         let mut wanting: Vec<(u64, _)> =
             self.members.iter().filter(wants).map(|(id, member)| (*id, order(member))).collect();
@@ -218,7 +241,78 @@ impl Ledger {
         for (id, _) in wanting {
             self.give_more(id, now);
         }
+        self.answer(now);
         self.squeeze();
+    }
+
+    /// Whether a member waits for memory within its protection: [`Ledger::answer`] is to be called when any member has
+    /// said something, and not at the next round only.
+    pub fn is_pleaded(&self) -> bool {
+        self.members.values().any(Entry::pleads)
+    }
+
+    /// Gives members what they wait for within their protection: what is free, or others are asked to give it. Who is
+    /// least protected waits longest. Afterwards members are to be told their grants, and what is refused.
+    pub fn answer(&mut self, now: u64) {
+        let mut pleading: Vec<(u64, Standing)> =
+            self.members.iter().filter(|(_, member)| member.pleads()).map(claim_of).collect();
+        pleading.sort_by_key(|(_, claim)| Reverse(*claim));
+        for (id, _) in pleading {
+            self.answer_one(id, now);
+        }
+    }
+
+    /// Members whose pleas were in vain since this was asked last.
+    pub fn take_refused(&mut self) -> Vec<u64> {
+        let refused =
+            self.members.iter_mut().filter_map(|(id, member)| mem::take(&mut member.is_refused).then_some(*id));
+        refused.collect()
+    }
+
+    fn answer_one(&mut self, id: u64, now: u64) {
+        let member = &self.members[&id];
+        let wanted = member.plea(now).min(member.protected(self.pool).saturating_sub(member.grant));
+        let needed = member.figures.lacks.min(wanted);
+        let is_confirmed = member.committed == member.grant;
+        let there = match is_confirmed {
+            true => self.free().saturating_sub(self.reserved),
+            // It has begun to use, meanwhile, what it was taken to leave unused: it keeps that.
+            false if member.gives_unused => member.committed - member.grant,
+            // Others that are protected as well wait for what it is to give first.
+            false => 0,
+        };
+        let given = wanted.min(there);
+        let lacks = is_confirmed && given < needed;
+        if lacks && (self.is_lowering(now) || self.take_all(id, (needed, wanted), given, now)) {
+            return;
+        }
+        if given > 0 {
+            self.raise(id, given);
+        }
+        if let Some(member) = self.members.get_mut(&id) {
+            (member.given, member.is_refused, member.figures.lacks) = ((given, now), given == 0, 0);
+        }
+    }
+
+    /// Lowers grants of as many others as that takes, beside what is `there`. Whether there was anything to take.
+    fn take_all(&mut self, to: u64, (needed, wanted): (u64, u64), mut there: u64, now: u64) -> bool {
+        let (before, mut protected) = (self.granted(), needed.saturating_sub(there));
+        while there < wanted {
+            let granted = self.granted();
+            self.take(to, protected, wanted - there, now);
+            // Who has just been asked may have more that is not protected.
+            protected = 0;
+            match granted - self.granted() {
+                0 => break,
+                bytes => there += bytes,
+            }
+        }
+        self.granted() < before
+    }
+
+    /// Bytes that members are to keep to.
+    fn granted(&self) -> u64 {
+        self.members.values().map(|member| member.grant).sum()
     }
 
     /// Lowers grants if members may be using more than there is: a daemon was started again with less memory. Members
@@ -259,6 +353,10 @@ impl Ledger {
         let free = self.free().saturating_sub(self.reserved);
         let member = &self.members[&id];
         let least = member.floor().max(member.terms.needs);
+        if self.floors() + least > self.pool {
+            // No memory of others would be enough.
+            return;
+        }
         if free < least && member.terms.needs > member.floor() {
             self.gather(least, now);
         } else if free >= least {
@@ -291,6 +389,7 @@ impl Ledger {
         for member in self.members.values_mut().filter(idle) {
             let bytes = member.unused(now).min(missing);
             member.set_grant(member.grant - bytes);
+            member.gives_unused = bytes > 0;
             missing -= bytes;
         }
     }
@@ -320,8 +419,9 @@ impl Ledger {
     }
 
     fn raise(&mut self, id: u64, bytes: u64) {
-        debug_assert!(bytes <= self.free());
+        let free = self.free();
         if let Some(member) = self.members.get_mut(&id) {
+            debug_assert!(member.grant + bytes <= member.committed + free);
             member.set_grant(member.grant + bytes);
             member.committed = member.committed.max(member.grant);
         }
@@ -336,7 +436,11 @@ impl Ledger {
             others.iter().map(|(id, member)| (*id, member.unused(now))).max_by_key(|(_, bytes)| *bytes)
             && bytes > 0
         {
-            return self.lower(id, bytes.min(wanted));
+            self.lower(id, bytes.min(wanted));
+            if let Some(member) = self.members.get_mut(&id) {
+                member.gives_unused = true;
+            }
+            return;
         }
         let groups: Vec<Group> = others.iter().map(|(_, member)| member.group()).collect();
         let needy = self.members[&to].group();
@@ -371,4 +475,9 @@ impl Ledger {
             }
         }
     }
+}
+
+/// A member and how well its next byte would be protected.
+fn claim_of((id, member): (&u64, &Entry)) -> (u64, Standing) {
+    (*id, member.protection().claim())
 }

@@ -1,6 +1,7 @@
 //! A member's end: joins, keeps to grants, reports, and joins again when the daemon comes back.
 //!
-//! Nothing waits for the daemon once the program runs: while it is away the member keeps what it has.
+//! Nothing waits for the daemon once the program runs, but for what the program lacks within its protection: [`WITHIN`]
+//! at most. While the daemon is away the member keeps what it has.
 //!
 //! ```
 //! use std::time::Duration;
@@ -15,6 +16,7 @@
 //! ```
 
 use std::io::{self, BufReader, Read};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -29,6 +31,12 @@ pub const REPORT_EVERY: Duration = Duration::from_millis(200);
 const RETRY_EVERY: Duration = Duration::from_millis(500);
 /// A daemon that does not read for this time is away.
 const SEND_WITHIN: Duration = Duration::from_millis(100);
+
+/// A plea that is not answered for this time is in vain. After one in vain there is none for [`DISCOURAGED`], or twice,
+/// four times … as long while the daemon says nothing, [`MAX_DOUBLINGS`] times at most: it may hang.
+pub const WITHIN: Duration = Duration::from_millis(500);
+const DISCOURAGED: Duration = Duration::from_secs(1);
+const MAX_DOUBLINGS: u32 = 5;
 
 /// A daemon that does not say for this time how the pool is hangs.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
@@ -49,6 +57,21 @@ pub struct Member {
     /// The grant was lowered, and the member has not said yet that it is below it: another member waits for that
     /// memory.
     is_awaited: bool,
+    /// See [`Member::protected`].
+    protected: u64,
+    /// What the daemon was asked for, or is to be.
+    plea: Option<Plea>,
+    /// Until then no plea is of use.
+    discouraged: Option<Instant>,
+    /// Pleas since the daemon said something last that it has not answered.
+    unanswered: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Plea {
+    bytes: u64,
+    since: Instant,
+    is_said: bool,
 }
 
 #[derive(Debug)]
@@ -107,6 +130,10 @@ impl Member {
             tried: now,
             reported: now,
             is_awaited: false,
+            protected: 0,
+            plea: None,
+            discouraged: None,
+            unanswered: 0,
         };
         let stream = member.connect().map_err(JoinError::Away)?;
         let until = now + wait;
@@ -115,7 +142,9 @@ impl Member {
             let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
             stream.set_read_timeout(Some(left)).map_err(JoinError::Away)?;
             match receive::<Answer>(&mut reader, MAX_LINE) {
-                Ok(Some(Answer::Grant { bytes, turn })) => (member.grant, member.turn) = (bytes, turn),
+                Ok(Some(Answer::Grant { bytes, turn, protected })) => {
+                    (member.grant, member.turn, member.protected) = (bytes, turn, protected);
+                }
                 Ok(Some(Answer::Refused(why))) => return Err(JoinError::Refused(why)),
                 Ok(Some(_)) => {}
                 Ok(None) => return Err(JoinError::Away(io::ErrorKind::UnexpectedEof.into())),
@@ -133,6 +162,40 @@ impl Member {
     /// Bytes to keep to.
     pub fn grant(&self) -> u64 {
         self.grant
+    }
+
+    /// Bytes that the pool protects of it: its `min` or `low`, as far as it may have as much at all.
+    pub fn protected(&self) -> u64 {
+        self.protected
+    }
+
+    /// Bytes below which it is of use to ask for more ([`Member::pleads_for`]); 0: of none now.
+    pub fn pleads_below(&self) -> u64 {
+        let is_discouraged = self.discouraged.is_some_and(|until| Instant::now() < until);
+        if self.connection.is_none() || is_discouraged { 0 } else { self.protected }
+    }
+
+    /// The program waits for `bytes` bytes more, within what is protected: the daemon is asked for them by the next
+    /// [`Member::tend`].
+    pub fn pleads_for(&mut self, bytes: u64) {
+        if bytes > 0 && self.grant < self.pleads_below() && self.plea.is_none() {
+            self.plea = Some(Plea { bytes, since: Instant::now(), is_said: false });
+        }
+    }
+
+    /// The daemon was asked for memory and has not answered yet.
+    pub fn is_pleading(&self) -> bool {
+        self.plea.is_some()
+    }
+
+    /// Others wait until this member is below its grant.
+    pub fn is_awaited(&self) -> bool {
+        self.is_awaited
+    }
+
+    /// What is readable when the daemon has said something.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.connection.as_ref().map(|connection| connection.stream.as_fd())
     }
 
     fn connect(&self) -> io::Result<UnixStream> {
@@ -164,12 +227,21 @@ impl Member {
         }
         let before = self.grant;
         if self.hear().is_err() {
-            self.connection = None;
+            (self.connection, self.plea) = (None, None);
         }
         self.is_awaited |= self.grant < before;
-        let is_due = self.reported.elapsed() >= REPORT_EVERY || self.grant != before;
+        if self.grant > before {
+            self.plea = None;
+        } else if self.plea.is_some_and(|plea| plea.since.elapsed() > WITHIN) {
+            let pause = DISCOURAGED * 2_u32.pow(self.unanswered.min(MAX_DOUBLINGS));
+            (self.plea, self.discouraged) = (None, Some(Instant::now() + pause));
+            self.unanswered += 1;
+        }
+        let is_new_plea = self.plea.as_mut().is_some_and(|plea| !std::mem::replace(&mut plea.is_said, true));
+        let is_due = self.reported.elapsed() >= REPORT_EVERY || self.grant != before || is_new_plea;
         if is_due || self.is_awaited {
-            let figures = Figures { turn: self.turn, limit: self.grant, ..figures() };
+            let lacks = self.plea.map_or(0, |plea| plea.bytes);
+            let figures = Figures { turn: self.turn, limit: self.grant, lacks, ..figures() };
             let is_below = figures.charge <= self.grant;
             if is_due || is_below {
                 self.reported = Instant::now();
@@ -211,11 +283,14 @@ impl Member {
         }
         while let Some(end) = connection.partial.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = connection.partial.drain(..=end).collect();
-            if let Answer::Grant { bytes, turn } = serde_json::from_slice(&line)?
-                && bytes > 0
-            {
-                (self.grant, self.turn) = (bytes, turn);
+            match serde_json::from_slice(&line)? {
+                Answer::Grant { bytes, turn, protected } if bytes > 0 => {
+                    (self.grant, self.turn, self.protected) = (bytes, turn, protected);
+                }
+                Answer::Nothing => (self.plea, self.discouraged) = (None, Some(Instant::now() + DISCOURAGED)),
+                _ => {}
             }
+            self.unanswered = 0;
         }
         Ok(())
     }
@@ -270,9 +345,9 @@ mod tests {
             Member::join(&place, "analysis", Wishes::default(), Duration::from_secs(10)).expect("it joins")
         });
         let (stream, _) = daemon.accept().expect("it comes");
-        send(&stream, &Answer::Grant { bytes: 1000, turn: 1 }).expect("it listens");
+        send(&stream, &Answer::Grant { bytes: 1000, turn: 1, protected: 0 }).expect("it listens");
         let mut member = joining.join().expect("no panic");
-        send(&stream, &Answer::Grant { bytes: 600, turn: 2 }).expect("it listens");
+        send(&stream, &Answer::Grant { bytes: 600, turn: 2, protected: 0 }).expect("it listens");
         let figures = |charge| Figures { charge, ..Figures::default() };
         assert_eq!(member.tend(|| figures(1000)), Some(600));
         // Not below yet; then it is said at once.
@@ -290,5 +365,69 @@ mod tests {
         assert_eq!(reports[0], (1000, 2));
         assert!(reports.contains(&(600, 2)), "{reports:?}");
         assert_eq!(reports.last(), Some(&(400, 2)));
+    }
+
+    #[test]
+    fn what_the_program_lacks_within_its_protection_is_said_at_once_and_not_again_for_a_while_after_it_was_in_vain() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let place = Place::within(directory.path(), "example").expect("a name");
+        std::fs::create_dir_all(place.socket().parent().expect("a directory")).expect("room");
+        let daemon = UnixListener::bind(place.socket()).expect("a socket");
+        let joining = std::thread::spawn(move || {
+            Member::join(&place, "analysis", Wishes::default(), Duration::from_secs(10)).expect("it joins")
+        });
+        let (stream, _) = daemon.accept().expect("it comes");
+        let grant = |bytes, turn| send(&stream, &Answer::Grant { bytes, turn, protected: 2000 }).expect("it listens");
+        grant(1000, 1);
+        let mut member = joining.join().expect("no panic");
+        let figures = || Figures { charge: 900, ..Figures::default() };
+        let mut reader = BufReader::new(stream.try_clone().expect("a descriptor"));
+        let mut lacks = || loop {
+            match receive::<Request>(&mut reader, MAX_LINE).expect("a line") {
+                Some(Request::Report(figures)) => return figures.lacks,
+                Some(_) => {}
+                None => panic!("it hung up"),
+            }
+        };
+        member.pleads_for(300);
+        assert_eq!((member.tend(figures), lacks(), member.is_pleading()), (None, 300, true));
+        grant(1300, 2);
+        assert_eq!((member.tend(figures), lacks(), member.is_pleading()), (Some(1300), 0, false));
+        // All of it is protected, and nothing is left.
+        member.pleads_for(300);
+        assert_eq!((member.tend(figures), lacks()), (None, 300));
+        send(&stream, &Answer::Nothing).expect("it listens");
+        assert_eq!((member.tend(figures), member.is_pleading(), member.pleads_below()), (None, false, 0));
+        member.pleads_for(300);
+        assert!(!member.is_pleading());
+        std::thread::sleep(DISCOURAGED);
+        assert_eq!(member.pleads_below(), 2000);
+        // A daemon that does not answer is not waited for.
+        member.pleads_for(300);
+        member.tend(figures);
+        std::thread::sleep(WITHIN + Duration::from_millis(1));
+        member.tend(figures);
+        assert_eq!((member.is_pleading(), member.pleads_below()), (false, 0));
+        // Nor is it soon after that, and then for a longer time.
+        std::thread::sleep(DISCOURAGED);
+        member.pleads_for(300);
+        member.tend(figures);
+        std::thread::sleep(WITHIN + Duration::from_millis(1));
+        member.tend(figures);
+        std::thread::sleep(DISCOURAGED);
+        assert_eq!((member.is_pleading(), member.pleads_below()), (false, 0));
+        std::thread::sleep(DISCOURAGED);
+        member.pleads_for(400);
+        member.tend(figures);
+        assert!(member.is_pleading());
+        // Of a lower grant it is said again: the daemon answers what is said of the last.
+        while lacks() != 400 {}
+        grant(1200, 3);
+        assert_eq!((member.tend(figures), lacks(), member.is_pleading()), (Some(1200), 400, true));
+        grant(2000, 4);
+        assert_eq!(member.tend(figures), Some(2000));
+        std::thread::sleep(DISCOURAGED);
+        member.pleads_for(300);
+        assert!(!member.is_pleading(), "it has all that is protected");
     }
 }

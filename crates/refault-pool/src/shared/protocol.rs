@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};
 
+use refault_config::units::bytes_text;
 use serde::{Deserialize, Serialize};
 
 use super::history::Look;
@@ -93,7 +94,13 @@ pub enum Answer {
         bytes: u64,
         /// Number of the grant, which reports name.
         turn: u64,
+        /// Bytes below which the member need not evict its own: it says what it lacks ([`Figures::lacks`]), and is given
+        /// it at once.
+        #[serde(default)]
+        protected: u64,
     },
+    /// A member that lacks memory within its protection is given nothing: all that is left is protected too.
+    Nothing,
     /// There is no place for the program, or no right.
     Refused(String),
     /// How the pool is.
@@ -133,6 +140,22 @@ impl Status {
     pub fn bytes_by_age(&self, member: &MemberStatus) -> [u64; AGES.len()] {
         bytes_by_age(self.now, &member.figures)
     }
+
+    /// Bytes that its members' `min`s are together, if the pool has less.
+    pub fn mins_beyond_pool(&self) -> Option<u64> {
+        let begun = self.members.values().filter(|member| member.grant_bytes > 0);
+        let mins = begun.fold(0_u64, |sum, member| sum.saturating_add(member.terms.floor()));
+        Some(mins).filter(|mins| *mins > self.memory_bytes)
+    }
+}
+
+/// Says that members' `min`s, `mins` bytes together, exceed a pool of `pool` bytes, and what to do.
+pub fn mins_exceed(mins: u64, pool: u64) -> String {
+    let (mins, pool) = (bytes_text(mins), bytes_text(pool));
+    format!(
+        "the --min of its members are {mins} together, and it has {pool}: nothing is taken below them, so they may use \
+         more than it has; end a member, or start the pool again with at least {mins}"
+    )
 }
 
 /// Bytes of a member's generations by [`AGES`], at a moment of the monotonic clock in nanoseconds.
