@@ -91,7 +91,8 @@ def mrc(
 ) -> Curves:
     """Draws miss-ratio curves: LRU's is exact at every size, from one pass; others are simulated at the sizes in `memory`,
     by default 32 from 1/128 of the distinct pages to all of them. With `sample`, a share of the pages such as 0.01, curves
-    are estimates with a standard error."""
+    are estimates with a standard error. For sieve, lhd, wtinylfu and the kernels' policies it is the spread of the samples
+    alone: in a memory as small as a sample's they miss otherwise."""
     named, own = _split(policies)
     _check_jobs(jobs)
     if own:

@@ -11,7 +11,7 @@ use crate::tables;
 use refault_console::{Contents, Failure, Format, Progress, say, with_output};
 use refault_lab::policies::{all_policies, names_best, parse_policies};
 use refault_lab::results::{sizes_of, to_json, write_csv};
-use refault_lab::size::Size;
+use refault_lab::size::{PAGE_BYTES, Size};
 use refault_lab::sweep::{SAMPLES, Sweep, TraceRuns, WarmUp, jobs, memory_budget, objects, run_all};
 use refault_lab::verdict::{Verdict, judge};
 use refault_trace::Source;
@@ -96,7 +96,10 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     let mut results = match &args.dask {
         None if args.objects_whole => {
             let progress = Progress::new("comparing");
-            sources.iter().map(|source| objects::sweep(source, &plan, &progress)).collect::<Result<Vec<_>, _>>()?
+            let swept = sources.iter().map(|source| objects::sweep(source, &plan, &progress));
+            let swept = swept.collect::<Result<Vec<_>, _>>()?;
+            swept.iter().try_for_each(|trace| args.source.read.check_remarks(&trace.trace, &trace.reading))?;
+            swept
         }
         None => run_all(&sources, &plan, &Progress::new("comparing"))?,
         Some(address) => crate::dask::run_there(address, &sources, &plan)?,
@@ -197,6 +200,18 @@ fn sweep_of(args: &CompareArgs) -> Result<Sweep, Failure> {
     } else {
         args.memory.clone()
     };
+    if args.objects_whole
+        && let Some(Size::Bytes(bytes)) =
+            sizes.iter().find(|size| matches!(size, Size::Bytes(bytes) if !bytes.is_multiple_of(PAGE_BYTES)))
+    {
+        let below = bytes / PAGE_BYTES * PAGE_BYTES;
+        let remedy = format!("compare in {below} or {}", below + PAGE_BYTES);
+        return Err(Failure::usage(
+            "objects are compared in whole pages of memory",
+            format!("{bytes} bytes are no multiple of {PAGE_BYTES}"),
+            remedy,
+        ));
+    }
     // As with policies: what is named twice runs once.
     let mut named = Vec::new();
     sizes.retain(|size| {

@@ -34,7 +34,7 @@ const SYNONYMS: &[(&[&str], &[&str])] = &[
     (&["--swap", "--swapfile", "--backing"], &["store"]),
     (&["--timeout"], &["give-up", "load-timeout", "wait"]),
     (&["--trace-type", "--input-format"], &["trace-format"]),
-    (&["--window", "--windows", "--age"], &["ages"]),
+    (&["--window", "--windows", "--age", "--for", "--duration"], &["ages", "for"]),
     (&["-t", "--live"], &["watch"]),
 ];
 
@@ -117,6 +117,7 @@ mod tests {
             ("run --watch --algorithm lru true", "'--policy'"),
             ("size --budget 1G true", "'--budgets'"),
             ("wss --age 1s true", "'--ages'"),
+            ("wss --for 1s true", "'--ages'"),
             ("record --output x true", "'--out'"),
             ("run --memory 1G --zzzz true", "behind '--'"),
         ] {

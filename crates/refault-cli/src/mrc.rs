@@ -195,7 +195,7 @@ fn write_table(
         }
         writeln!(out, "\nFigures are misses in % of accesses, first touches included.")?;
         if let Some(sampling) = trace.sampling {
-            writeln!(out, "{}", sampling_text(sampling, trace.distinct_pages))?;
+            writeln!(out, "{}", sampling_text(sampling, trace))?;
         }
         let ratios = ratios(args);
         writeln!(out, "\nMemory for {}:", goal_text(trace, &ratios))?;
@@ -320,9 +320,9 @@ fn goal(trace: &TraceCurves, ratios: &[f64], ratio: f64) -> f64 {
     if is_beyond(trace, ratios) { ratio + trace.first_touches() } else { ratio }
 }
 
-/// How a sampled curve came about, and whether its samples are too small to say much.
-pub fn sampling_text(sampling: Sampling, distinct_pages: u64) -> String {
-    let pages = (distinct_pages as f64 * sampling.rate).round() as u64;
+/// How sampled curves came about, whether the samples are too small to say much, and of which the spread is not all.
+pub fn sampling_text(sampling: Sampling, trace: &TraceCurves) -> String {
+    let pages = (trace.distinct_pages as f64 * sampling.rate).round() as u64;
     let few = match pages < MIN_SAMPLED_PAGES {
         true => format!(
             " A sample has some {}: with fewer than {} chance decides. Sample more, or leave out --sample.",
@@ -331,12 +331,27 @@ pub fn sampling_text(sampling: Sampling, distinct_pages: u64) -> String {
         ),
         false => String::new(),
     };
+    let off: Vec<&str> = trace.curves.iter().filter(|curve| is_off(curve)).map(|curve| curve.policy.as_str()).collect();
+    let off = match off.as_slice() {
+        [] => String::new(),
+        names => format!(
+            " Of {} that is the spread of the samples alone: in a memory as small as a sample's they miss otherwise than \
+             in the whole one. Compare a size without --sample.",
+            names.join(", ")
+        ),
+    };
     format!(
         "Estimated from {SAMPLES} samples of {} % of the pages each; ± is half of a 95 % confidence interval (Student's t \
-         with {} degrees of freedom).{few}",
+         with {} degrees of freedom).{few}{off}",
         number(sampling.rate * 100.0),
         SAMPLES - 1
     )
+}
+
+/// Whether an estimated curve may be off by more than its samples differ.
+fn is_off(curve: &Curve) -> bool {
+    let is_estimate = curve.points.iter().any(|point| point.standard_error.is_some());
+    is_estimate && PolicySpec::parse(&curve.policy).is_ok_and(|spec| spec.entry.is(Fact::NotInMiniature))
 }
 
 /// Pages of a sample with fewer of which a hot page more or less decides about the curve.
@@ -437,6 +452,7 @@ fn json_curve(trace: &TraceCurves, curve: &Curve, args: &MrcArgs) -> Value {
         "distinct_pages": trace.distinct_pages,
         "exact": curve.complete,
         "sample": trace.sampling.map(|sampling| sampling.rate),
+        "spread_alone": is_off(curve),
         "knee": knee.map(|knee| json!({ "memory_pages": knee.memory_pages, "miss_ratio": knee.miss_ratio })),
         "enough": enough,
         "points": points,

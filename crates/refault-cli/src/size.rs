@@ -56,7 +56,7 @@ pub struct SizeArgs {
     #[arg(long)]
     thorough: bool,
     /// Budgets to run the program under, thoroughly [default: those that its recording suggests, and what lies between them]
-    #[arg(long, value_name = "SIZE,SIZE…", value_delimiter = ',')]
+    #[arg(long, value_name = "SIZE,SIZE…", value_delimiter = ',', value_parser = Size::of_peak)]
     budgets: Vec<Size>,
     /// Runs under each budget, thoroughly [default: at most 5; 3 or 2 for a program that takes longer than 5 or 30 s]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -129,6 +129,7 @@ pub struct Study {
 pub fn run(args: &SizeArgs) -> Result<(), Failure> {
     launch::check_policy(&args.policy)?;
     check_budgets(&args.budgets)?;
+    launch::check_kernel()?;
     let mut runner = Runner::new(args.program.clone(), vec!["--policy".into(), args.policy.clone().into()])?;
     runner.stdin = args.stdin.clone();
     runner.server = args.load.clone().map(|load| Server {

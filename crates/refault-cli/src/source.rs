@@ -2,6 +2,7 @@
 
 pub mod kernels;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -114,7 +115,7 @@ pub struct SourceArgs {
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     seed: Option<u64>,
     #[command(flatten)]
-    read: ReadArgs,
+    pub read: ReadArgs,
     /// Objects are one page each to the reader, whatever the trace says: the command itself weighs them.
     #[arg(skip)]
     weighs_objects: bool,
@@ -124,6 +125,19 @@ impl ReadArgs {
     /// Whether what would be remarked on is refused.
     pub fn is_strict(&self) -> bool {
         self.strict
+    }
+
+    /// Checks what was remarked on after a pass, which the reader itself did not know.
+    ///
+    /// # Errors
+    /// The first remark, where remarks are refused.
+    pub fn check_remarks(&self, trace: &str, reading: &Reading) -> Result<(), Failure> {
+        match reading.remarks.first().filter(|_| self.strict) {
+            Some(remark) => {
+                Err(Failure::usage("refused by --strict", format_args!("{trace}: {remark}"), "leave --strict out"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The same as the trace library wants it; `unsaid` is what objects are if no option says it.
@@ -284,7 +298,20 @@ impl SourceArgs {
             return Err(Failure::usage("standard input can be read once only", "'-' twice", "name it once"));
         }
         let mut sources = Vec::new();
-        for path in &files {
+        let mut named = BTreeSet::new();
+        for path in files {
+            // One file may have several names; what has no place of its own, as a pipe, is as it is named.
+            if !named.insert(path.canonicalize().unwrap_or_else(|_| path.clone())) {
+                if self.read.is_strict() {
+                    return Err(Failure::usage(
+                        "a trace that is named twice is read once",
+                        path.display(),
+                        "name it once",
+                    ));
+                }
+                say(format_args!("{}: named twice: it is read once", path.display()));
+                continue;
+            }
             outputs.reads(path);
             let unsaid = if self.weighs_objects { ObjectsAs::OnePageEach } else { ObjectsAs::SizedIfKnown };
             sources.push(self.read.file(path, true, unsaid)?);

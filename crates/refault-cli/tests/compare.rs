@@ -129,6 +129,27 @@ fn unusable_input_is_one_line_with_exit_code_2() {
 }
 
 #[test]
+fn a_file_that_is_named_twice_is_read_once() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let good = trace(&directory, "good.u64", [1, 2, 3]);
+    let output = refault(&["compare", "--policy", "lru", "--memory", "2p", "--format", "csv", &good, &good]);
+    assert_eq!(text(&output.stdout).lines().count(), 2, "{}", text(&output.stdout));
+    assert!(text(&output.stderr).contains("good.u64: named twice: it is read once"), "{}", text(&output.stderr));
+    // Under another name too.
+    let other = directory.path().join("other.u64");
+    std::os::unix::fs::symlink(&good, &other).expect("room");
+    let other = other.to_string_lossy().into_owned();
+    let output = refault(&["compare", "--policy", "lru", "--memory", "2p", "--format", "csv", &good, &other]);
+    assert_eq!(text(&output.stdout).lines().count(), 2, "{}", text(&output.stdout));
+    let output = refault(&["compare", "--strict", "--policy", "lru", "--memory", "2p", &good, &other]);
+    assert!(
+        output.status.code() == Some(2) && text(&output.stderr).contains("name it once"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
 fn a_result_that_cannot_be_written_fails_with_exit_code_1() {
     let directory = TempDir::new().expect("a temporary directory");
     let good = trace(&directory, "good.u64", [1, 2, 3]);
@@ -409,5 +430,46 @@ fn objects_come_and_go_whole_if_asked_to() {
         text(&output.stderr)
     };
     assert!(refused(&[&path, "--policy", "mglru"]).contains("cannot hold objects of any size"));
+    assert!(refused(&[&path, "--memory", "5000"]).contains("compare in 4096 or 8192"));
     assert!(refused(&["--workload", "zipf:pages=64,accesses=100"]).contains("not a trace of objects with sizes"));
+}
+
+#[test]
+fn objects_that_come_whole_grow_and_may_say_no_size() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let path = directory.path().join("objects.csv");
+    // It is asked for in vain, written, found, grows, is found smaller, and says nothing.
+    std::fs::write(&path, "object,size,op\na,,get\na,4000,set\na,4000,get\na,8000,set\na,50,get\na,-,get\n")
+        .expect("written");
+    let path = path.display().to_string();
+    let of = |more: &[&str]| {
+        let all = ["compare", "--objects-whole", "--memory", "2M", "--policy", "lru", "--format", "csv", &path];
+        refault(&[&all[..], more].concat())
+    };
+    let output = of(&[]);
+    let (lines, said) = (text(&output.stdout), text(&output.stderr));
+    let fields: Vec<&str> = lines.lines().nth(1).expect("a run").split(',').collect();
+    // The first counts for a page, in which 4000 bytes fit; 8000 are written anew.
+    assert_eq!(fields[3..7], ["6", "2", "4", "2"], "{lines}");
+    assert!(said.contains("2 records say no size: their objects are taken to be as large as before"), "{said}");
+    assert!(said.contains("3 accesses find their object with another size than before"), "{said}");
+    let strict = of(&["--strict"]);
+    assert!(strict.status.code() == Some(2) && text(&strict.stderr).contains("refused by --strict"));
+    // Sizes outlive --collapse.
+    assert!(text(&of(&["--collapse"]).stdout).contains("objects,lru"));
+}
+
+#[test]
+fn strict_refuses_objects_that_change_their_size() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let path = directory.path().join("objects.csv");
+    std::fs::write(&path, "object,size,op\na,10,get\na,20,set\n").expect("written");
+    let path = path.display().to_string();
+    let output = refault(&["compare", "--objects-whole", "--strict", "--memory", "2M", "--policy", "lru", &path]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        text(&output.stderr).contains("refused by --strict: objects: 1 access finds its object"),
+        "{}",
+        text(&output.stderr)
+    );
 }

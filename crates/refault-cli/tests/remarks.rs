@@ -35,7 +35,7 @@ fn sizes_of_objects_count_unless_one_page_each_is_asked_for() {
     // Without sizes there is no choice, which is said.
     let keys = file(&directory, "a.keys", "a\nb\na\n");
     let each = stdout(&["mrc", &keys]);
-    assert!(each.contains("because the trace says no sizes") && !each.contains("KiB"), "{each}");
+    assert!(each.contains("because no sizes are read") && !each.contains("KiB"), "{each}");
 }
 
 #[test]

@@ -287,11 +287,13 @@ fn what_cannot_be_sized_is_said_in_a_line() {
     if skipped(&["sh"]) {
         return;
     }
-    let cases: [(&[&str], i32, &str); 5] = [
+    let cases: [(&[&str], i32, &str); 7] = [
         (&["--", "true"], 1, "too short to be measured: true: it takes "),
         (&["--", "/no/such/program"], 2, "no such program: /no/such/program"),
         (&["--", "sh", "-c", "echo broken >&2; exit 4"], 1, "the program failed alone: sh -c"),
+        (&["--", "sort", ""], 1, "the program failed alone: sort '': it ended"),
         (&["--budgets", "4K", "--", "true"], 2, "too little"),
+        (&["--budgets", "1K", "--", "true"], 2, "write 75% (of the most that the program has alone), 4096p"),
         (&["--policy", "opt", "--", "true"], 2, "opt"),
     ];
     for (arguments, code, words) in cases {

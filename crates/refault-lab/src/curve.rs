@@ -186,10 +186,14 @@ pub fn curves(
             None => pages,
             Some(sampling) => ((pages as f64 * sampling.rate).round() as u64).max(1),
         };
+        let policies = match plan_sampling {
+            None => simulated,
+            Some(sampling) => simulated.iter().map(|spec| spec.in_miniature(sampling.rate)).collect(),
+        };
         let sweep = Sweep {
             jobs: plan.jobs,
             memory_budget: plan.memory_budget,
-            ..Sweep::new(simulated, sizes.iter().map(|pages| Size::Pages(scaled(*pages))).collect())
+            ..Sweep::new(policies, sizes.iter().map(|pages| Size::Pages(scaled(*pages))).collect())
         };
         curves.sampling = curves.sampling.or(plan_sampling);
         let simulated = match plan_sampling {

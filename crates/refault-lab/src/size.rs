@@ -34,6 +34,8 @@ pub enum Size {
 /// What to write instead of an unreadable size.
 const SIZE_GRAMMAR: &str =
     "write 25% (of the trace's distinct pages), 4096p (pages of 4 KiB) or bytes such as 64M (K, M, G, T: KiB, MiB, …)";
+/// The same where a share is of a program's memory.
+const PEAK_GRAMMAR: &str = "write 75% (of the most that the program has alone), 4096p (pages of 4 KiB) or bytes such as 64M (K, M, G, T: KiB, MiB, …)";
 /// The same where there is nothing to take a share of.
 const BYTES_GRAMMAR: &str = "write bytes such as 512M (K, M, G, T: KiB, MiB, …) or 4096p (pages of 4 KiB)";
 
@@ -47,6 +49,14 @@ impl Size {
             Size::Bytes(bytes) => bytes / PAGE_BYTES,
         };
         pages.max(1)
+    }
+
+    /// An amount of which a share is of the most that a program has.
+    ///
+    /// # Errors
+    /// Says what to write instead.
+    pub fn of_peak(text: &str) -> Result<Size, String> {
+        Size::parse(text, PEAK_GRAMMAR)
     }
 
     fn parse(text: &str, grammar: &str) -> Result<Size, String> {

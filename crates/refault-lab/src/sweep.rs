@@ -40,7 +40,7 @@ use crate::progress::Progress;
 
 use crate::size::{Size, bytes_text};
 use crate::source::{Accesses, TraceReader};
-use refault_trace::Reading;
+use refault_trace::{Reading, UNKNOWN_BYTES};
 
 /// Accesses that the simulations get at a time: 2 MiB, a part of the last-level cache, so that the simulations after
 /// the first do not read it from memory.
@@ -380,12 +380,13 @@ fn feed(
     let mut block = Block::default();
     let mut next = Block::default();
     decoder.fill(layout, &mut block)?;
+    block.leave_out_unknown();
     while !block.accesses.is_empty() {
         // The longest first, one by one to the thread that is free: so threads end a block at the same time.
         let mut longest_first: Vec<&mut Running> = running.iter_mut().collect();
         longest_first.sort_by_key(|run| std::cmp::Reverse(run.wall));
         let (decoded, ()) = rayon::join(
-            || decoder.fill(layout, &mut next),
+            || decoder.fill(layout, &mut next).map(|()| next.leave_out_unknown()),
             || longest_first.into_iter().par_bridge().for_each(|run| run.advance(&block)),
         );
         decoded?;
@@ -402,8 +403,15 @@ fn feed(
 #[derive(Default)]
 pub(crate) struct Block {
     pub(crate) accesses: Vec<Access>,
-    /// What each stands for; empty if the trace does not say.
+    /// What each stands for, or [`UNKNOWN_BYTES`]; empty as long as the trace says nothing.
     pub(crate) bytes: Vec<u64>,
+}
+
+impl Block {
+    /// Accesses that say no size count for no bytes.
+    fn leave_out_unknown(&mut self) {
+        self.bytes.iter_mut().filter(|bytes| **bytes == UNKNOWN_BYTES).for_each(|bytes| *bytes = 0);
+    }
 }
 
 /// The second pass: entries as accesses to the ids of a layout.
@@ -433,10 +441,15 @@ impl Decoder {
                 break;
             }
             layout.try_translate(&self.buffer, &mut block.accesses).map_err(|_| changed())?;
-            block.bytes.extend_from_slice(self.reader.block_bytes().unwrap_or_default());
-        }
-        if block.bytes.len() < block.accesses.len() {
-            block.bytes.clear();
+            match self.reader.block_bytes() {
+                Some(bytes) => {
+                    // Accesses before the first that says a size.
+                    block.bytes.resize(block.accesses.len() - read, UNKNOWN_BYTES);
+                    block.bytes.extend_from_slice(bytes);
+                }
+                None if block.bytes.is_empty() => {}
+                None => block.bytes.resize(block.accesses.len(), UNKNOWN_BYTES),
+            }
         }
         Ok(())
     }
@@ -483,7 +496,7 @@ impl Planned<'_> {
             samples: Vec::new(),
             until_warm: self.warm_up,
             cold: None,
-            bytes: Some(ByteCounts::default()),
+            bytes: None,
         }
     }
 }
@@ -502,7 +515,7 @@ struct Running {
     until_warm: u64,
     /// The outcome at the end of the warm-up, if there is one.
     cold: Option<Outcome>,
-    /// Since the warm-up; `None` once accesses have come that do not say.
+    /// Since the warm-up, of accesses that say their bytes; `None` as long as none does.
     bytes: Option<ByteCounts>,
 }
 
@@ -516,11 +529,11 @@ impl Running {
             let start = Instant::now();
             if block.bytes.is_empty() {
                 self.simulation.run(now);
-                self.bytes = None;
             } else {
                 let bytes = &block.bytes[at..at + length];
                 let missed = self.simulation.run_weighed(now, bytes);
-                if let Some(counts) = self.bytes.as_mut().filter(|_| self.until_warm == 0) {
+                let counts = self.bytes.get_or_insert_default();
+                if self.until_warm == 0 {
                     counts.all += bytes.iter().sum::<u64>();
                     counts.missed += missed;
                 }
@@ -563,7 +576,7 @@ impl Running {
             },
         };
         Run {
-            bytes: self.bytes,
+            bytes: self.bytes.filter(|bytes| bytes.all > 0),
             policy: self.policy,
             needs_future: self.needs_future,
             memory_pages: self.memory_pages,

@@ -1,8 +1,9 @@
 //! Objects of any size against a policy under a limit in bytes: objects come and go whole.
 //!
 //! One missing object: objects are evicted until it fits, then it is admitted with its size. An object larger than memory
-//! is a miss and stays out, as does one that the policy keeps out. While it is in memory an object keeps the size with
-//! which it came in. A miss weighs the bytes that its own access stands for.
+//! is a miss and stays out, as does one that the policy keeps out. An access that finds its object larger than it came in
+//! is a miss: the object leaves, and comes in anew. One that finds it smaller is a hit, and the object keeps its room. A
+//! miss weighs the bytes that its own access stands for.
 //!
 //! Cost: 9 bytes per object id beside the policy's.
 //!
@@ -38,6 +39,14 @@ pub struct ObjectMemory {
     objects: usize,
 }
 
+impl ObjectMemory {
+    fn free(&mut self, object: PageId) {
+        self.used -= std::mem::take(&mut self.sizes[object as usize]) - 1;
+        self.accessed[object as usize] = false;
+        self.objects -= 1;
+    }
+}
+
 impl Memory for ObjectMemory {
     fn take_references(&mut self, object: PageId) -> References {
         let accessed = std::mem::take(&mut self.accessed[object as usize]);
@@ -45,9 +54,7 @@ impl Memory for ObjectMemory {
     }
 
     fn evict(&mut self, object: PageId, _shadow: Shadow) -> Eviction {
-        self.used -= std::mem::take(&mut self.sizes[object as usize]) - 1;
-        self.accessed[object as usize] = false;
-        self.objects -= 1;
+        self.free(object);
         Eviction::Freed { pages_written: 0 }
     }
 
@@ -93,12 +100,16 @@ impl ObjectReplay {
     pub fn access(&mut self, object: PageId, bytes: u64) -> bool {
         self.accesses += 1;
         self.bytes += bytes;
-        if self.memory.is_resident(object) {
+        if self.memory.sizes[object as usize] > bytes {
             match self.policy.hits() {
                 HitReport::AccessedBit => self.memory.accessed[object as usize] = true,
                 _ => self.policy.accessed(object, &mut self.memory),
             }
             return true;
+        }
+        if self.memory.is_resident(object) {
+            self.memory.free(object);
+            self.policy.freed(object);
         }
         self.misses += 1;
         self.bytes_missed += bytes;

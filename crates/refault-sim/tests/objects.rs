@@ -83,7 +83,18 @@ impl Slow {
     }
 
     fn access(&mut self, object: u32, bytes: u64) -> bool {
-        let found = self.held.iter().position(|held| held.object == object);
+        let mut found = self.held.iter().position(|held| held.object == object);
+        // One that has grown is another one.
+        if let Some(at) = found.filter(|at| self.held[*at].bytes < bytes) {
+            if self.policy == "hyperbolic" {
+                self.held.swap_remove(at);
+            } else {
+                self.held.remove(at);
+            }
+            self.hand -= usize::from(at < self.hand);
+            self.history.remove(&object);
+            found = None;
+        }
         if found.is_none() && bytes > self.limit {
             return false;
         }

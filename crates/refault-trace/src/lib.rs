@@ -50,8 +50,8 @@ pub use facts::{Facts, Format};
 pub use formats::{CsvColumns, FoundBy, PAGE_BYTES, TimeUnit};
 pub use generate::{GeneratorReader, WorkloadSpec, workloads};
 pub use reader::{
-    BLOCK_ENTRIES, Details, Limits, ObjectPages, ObjectsAs, OpenTrace, Options, Source, TimeSpan, TraceReader, open,
-    open_bytes,
+    BLOCK_ENTRIES, Details, Limits, ObjectPages, ObjectsAs, OpenTrace, Options, Source, TimeSpan, TraceReader,
+    UNKNOWN_BYTES, open, open_bytes,
 };
 pub use remark::{Doubt, Reading, Remark};
 pub use select::Part;

@@ -32,6 +32,9 @@ use crate::{Entry, Kind, TraceError};
 /// Entries of a block, at most: half a MiB, which stays in a second-level cache between decoding and use.
 pub const BLOCK_ENTRIES: usize = 1 << 16;
 
+/// What [`TraceReader::block_bytes`] says of an access that says no size, though others of the trace do.
+pub const UNKNOWN_BYTES: u64 = u64::MAX;
+
 /// When the accesses of a block happened, in nanoseconds from an origin that is the trace's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeSpan {
@@ -86,7 +89,7 @@ pub trait TraceReader: Send {
     }
 
     /// The bytes that each access of the block handed out last stands for, if the trace says: the size of an object,
-    /// or the part of a request that lies in the page.
+    /// or the part of a request that lies in the page. [`UNKNOWN_BYTES`] for an access that says none.
     fn block_bytes(&self) -> Option<&[u64]> {
         None
     }
@@ -161,7 +164,8 @@ pub struct Options {
     pub shown_as: Option<PathBuf>,
     /// Skip the instruction fetches of a lackey trace.
     pub skip_instructions: bool,
-    /// Hand out successive accesses to one page as one; it is a write if any of them is.
+    /// Hand out successive accesses to one page as one: a write if any of them is, at the time of the first, of as many
+    /// bytes as the largest.
     pub collapse: bool,
     /// Bounds.
     pub limits: Limits,
@@ -188,6 +192,8 @@ pub struct ObjectPages {
     pub whole: bool,
     /// Accesses to objects, each of which may be to several pages.
     pub accesses: u64,
+    /// Those of them of which no size is known.
+    pub unsized_accesses: u64,
     /// The bytes of the objects accessed together, if the trace says sizes.
     pub bytes: Option<u64>,
 }
@@ -195,7 +201,7 @@ pub struct ObjectPages {
 impl ObjectPages {
     /// Mean bytes of an object, by accesses; `None` if the trace says no sizes.
     pub fn mean_bytes(&self) -> Option<f64> {
-        Some(self.bytes? as f64 / self.accesses.max(1) as f64)
+        Some(self.bytes? as f64 / self.accesses.saturating_sub(self.unsized_accesses).max(1) as f64)
     }
 }
 

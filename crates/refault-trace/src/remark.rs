@@ -47,6 +47,8 @@ pub enum Doubt {
     EmptyObjectsLeftOut,
     /// Objects without a size where sizes count.
     UnsizedObjects,
+    /// Accesses without a size in a trace that says sizes, where they count for figures of bytes alone.
+    UnsizedAccesses,
     /// Accesses to an object with another size than before.
     ChangedSizes,
     /// Accesses with a time to live.
@@ -77,6 +79,8 @@ pub enum Doubt {
     RepeatedHeaders,
     /// Records with a size and a count that say something else.
     UnequalCounts,
+    /// Requests of a part of a block.
+    PartsOfBlocks,
     /// Pages of a size that is more than a page's.
     SizesOfPages,
     /// Objects called by a number that is not written as others are.
@@ -115,7 +119,7 @@ pub enum Doubt {
 
 impl Doubt {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Doubt; 44] = [
+    pub const ALL: [Doubt; 46] = [
         Doubt::FormatByContents,
         Doubt::FirstLineIsHeader,
         Doubt::UnreadColumns,
@@ -128,6 +132,7 @@ impl Doubt {
         Doubt::EmptyObjects,
         Doubt::EmptyObjectsLeftOut,
         Doubt::UnsizedObjects,
+        Doubt::UnsizedAccesses,
         Doubt::ChangedSizes,
         Doubt::TimesToLive,
         Doubt::Reordered,
@@ -143,6 +148,7 @@ impl Doubt {
         Doubt::ExtraFields,
         Doubt::RepeatedHeaders,
         Doubt::UnequalCounts,
+        Doubt::PartsOfBlocks,
         Doubt::SizesOfPages,
         Doubt::OddNumbers,
         Doubt::UnknownOperations,
@@ -177,6 +183,7 @@ impl Doubt {
             Doubt::EmptyObjects => "empty_objects",
             Doubt::EmptyObjectsLeftOut => "empty_objects_left_out",
             Doubt::UnsizedObjects => "unsized_objects",
+            Doubt::UnsizedAccesses => "unsized_accesses",
             Doubt::ChangedSizes => "changed_sizes",
             Doubt::TimesToLive => "times_to_live",
             Doubt::Reordered => "reordered",
@@ -192,6 +199,7 @@ impl Doubt {
             Doubt::ExtraFields => "extra_fields",
             Doubt::RepeatedHeaders => "repeated_headers",
             Doubt::UnequalCounts => "unequal_counts",
+            Doubt::PartsOfBlocks => "parts_of_blocks",
             Doubt::SizesOfPages => "sizes_of_pages",
             Doubt::OddNumbers => "odd_numbers",
             Doubt::UnknownOperations => "unknown_operations",
@@ -252,9 +260,13 @@ impl Doubt {
                 "record says no size: its object is taken to be as large as before, or one page if that is not known",
                 "records say no size: their objects are taken to be as large as before, or one page each if that is not known",
             ),
+            Doubt::UnsizedAccesses => (
+                "access says no size, and figures of bytes leave it out",
+                "accesses say no size, and figures of bytes leave them out",
+            ),
             Doubt::ChangedSizes => (
-                "access finds its object with another size than before; an object that grew gets new pages",
-                "accesses find their object with another size than before; an object that grew gets new pages",
+                "access finds its object with another size than before; an object that grew is written anew",
+                "accesses find their object with another size than before; an object that grew is written anew",
             ),
             Doubt::TimesToLive => (
                 "access has a time to live, which is not used: the object does not expire",
@@ -297,13 +309,17 @@ impl Doubt {
                 "record has a size that is not its count of blocks: the size is taken",
                 "records have a size that is not their count of blocks: the size is taken",
             ),
+            Doubt::PartsOfBlocks => (
+                "request has a size, taken for bytes, that is not a number of whole blocks: name the column by --columns count=NAME if it counts blocks",
+                "requests have a size, taken for bytes, that is not a number of whole blocks: name the column by --columns count=NAME if it counts blocks",
+            ),
             Doubt::SizesOfPages => (
                 "page has a size of more than a page, of which memory counts one page: name the column by --columns object=NAME if it is an object",
                 "pages have a size of more than a page, of which memory counts one page each: name the column by --columns object=NAME if they are objects",
             ),
             Doubt::OddNumbers => (
-                "record has its object's number in hexadecimal, with zeros before it or a point in it, unlike others: each spelling is an object of its own",
-                "records have their object's number in hexadecimal, with zeros before it or a point in it, unlike others: each spelling is an object of its own",
+                "record has its object's number in hexadecimal, with zeros before it, a point or an exponent in it, unlike others: each spelling is an object of its own",
+                "records have their object's number in hexadecimal, with zeros before it, a point or an exponent in it, unlike others: each spelling is an object of its own",
             ),
             Doubt::UnknownOperations => (
                 "operation has a number that stands for none and is taken for a read",
@@ -381,6 +397,11 @@ impl Remark {
         is_cut.then_some(Remark { doubt: Doubt::CutLine, count: 1, text: None })
     }
 
+    /// That a kind that has words of its own was done `count` times; `None` if it has none, or nothing was done.
+    pub fn counted(doubt: Doubt, count: u64) -> Option<Remark> {
+        (count > 0 && !doubt.words().0.is_empty()).then_some(Remark { doubt, count, text: None })
+    }
+
     pub(crate) fn with_text(doubt: Doubt, count: u64, text: String) -> Remark {
         Remark { doubt, count, text: Some(text) }
     }
@@ -424,19 +445,19 @@ impl Reading {
         let mean = objects.mean_bytes().map(|mean| format!("{mean:.0}"));
         Some(match (objects.sized, mean) {
             (_, mean) if objects.whole => format!(
-                "Objects come and go whole, by their size (mean {} bytes): figures count objects, memory is bytes.",
-                mean.unwrap_or_default()
+                "Objects come and go whole, by their size{}: figures count objects, memory is bytes.",
+                mean.map_or(String::new(), |mean| format!(" (mean {mean} bytes)"))
             ),
             (true, mean) => format!(
-                "Each object has as many pages of 4 KiB as its size needs (mean {} bytes), and figures count pages; \
+                "Each object has as many pages of 4 KiB as its size needs{}, and figures count pages; \
                  --objects-one-page-each counts objects.",
-                mean.unwrap_or_default()
+                mean.map_or(String::new(), |mean| format!(" (mean {mean} bytes)"))
             ),
             (false, Some(mean)) => format!(
                 "Objects count as one page each, whatever their size (mean {mean} bytes): memory is a number of objects, \
                  not of bytes; --objects-have-sizes takes sizes into account."
             ),
-            (false, None) => "Objects count as one page each, because the trace says no sizes: memory is a number of \
+            (false, None) => "Objects count as one page each, because no sizes are read: memory is a number of \
                               objects, not of bytes."
                 .to_owned(),
         })
@@ -448,7 +469,7 @@ impl Reading {
             |remark: &Remark| json!({ "code": remark.doubt.code(), "count": remark.count, "text": remark.to_string() });
         let objects = self
             .objects
-            .map(|objects| json!({ "sized": objects.sized, "whole": objects.whole, "accesses": objects.accesses, "bytes": objects.bytes }));
+            .map(|objects| json!({ "sized": objects.sized, "whole": objects.whole, "accesses": objects.accesses, "unsized_accesses": objects.unsized_accesses, "bytes": objects.bytes }));
         json!({ "remarks": self.remarks.iter().map(remark).collect::<Vec<_>>(), "objects": objects })
     }
 
@@ -467,6 +488,7 @@ impl Reading {
                 sized: objects.get("sized")?.as_bool()?,
                 whole: objects.get("whole")?.as_bool()?,
                 accesses: objects.get("accesses")?.as_u64()?,
+                unsized_accesses: objects.get("unsized_accesses").map_or(Some(0), Value::as_u64)?,
                 bytes: objects.get("bytes")?.as_u64(),
             }),
         };
@@ -501,8 +523,7 @@ impl Counts {
 
     /// All that were counted and have words, in order.
     pub(crate) fn remarks(&self) -> Vec<Remark> {
-        let counted = Doubt::ALL.into_iter().filter(|doubt| self.of(*doubt) > 0 && !doubt.words().0.is_empty());
-        counted.map(|doubt| Remark { doubt, count: self.of(doubt), text: None }).collect()
+        Doubt::ALL.into_iter().filter_map(|doubt| Remark::counted(doubt, self.of(doubt))).collect()
     }
 }
 
@@ -514,7 +535,8 @@ mod tests {
     fn a_reading_is_read_back_from_its_json() {
         let mut counts = Counts::default();
         counts.add(Doubt::Deletions);
-        let objects = Some(ObjectPages { sized: true, whole: true, accesses: 7, bytes: Some(70_000) });
+        let objects =
+            Some(ObjectPages { sized: true, whole: true, accesses: 8, unsized_accesses: 1, bytes: Some(70_000) });
         let reading = Reading { remarks: counts.remarks(), objects };
         let again = Reading::from_json(&reading.to_json()).expect("as it was written");
         assert_eq!(again.to_json(), reading.to_json());

@@ -15,7 +15,7 @@
 //! ```
 
 use crate::error::TraceError;
-use crate::reader::{Details, ObjectPages, TimeSpan, TraceReader};
+use crate::reader::{Details, ObjectPages, TimeSpan, TraceReader, UNKNOWN_BYTES};
 use crate::remark::Remark;
 use crate::{BLOCK_ENTRIES, Entry};
 
@@ -57,6 +57,10 @@ pub(crate) struct PartReader {
     bytes: Vec<u64>,
     times: Vec<u64>,
     time: Option<TimeSpan>,
+    /// Accesses handed out, those of them without a size, and the bytes of the others.
+    taken: u64,
+    unsized_taken: u64,
+    bytes_taken: Option<u64>,
 }
 
 impl PartReader {
@@ -74,6 +78,9 @@ impl PartReader {
             bytes: Vec::new(),
             times: Vec::new(),
             time: None,
+            taken: 0,
+            unsized_taken: 0,
+            bytes_taken: None,
         }
     }
 
@@ -108,7 +115,12 @@ impl PartReader {
             }
             self.left -= 1;
             out.push(*entry);
+            self.taken += 1;
             self.bytes.extend(bytes.map(|bytes| bytes[index]));
+            match bytes.map_or(UNKNOWN_BYTES, |bytes| bytes[index]) {
+                UNKNOWN_BYTES => self.unsized_taken += 1,
+                bytes => self.bytes_taken = Some(self.bytes_taken.unwrap_or(0).saturating_add(bytes)),
+            }
             if let Some(time) = times.map(|times| times[index]) {
                 self.times.push(time);
                 taken_times.get_or_insert(TimeSpan { first_ns: time, last_ns: time }).last_ns = time;
@@ -161,11 +173,26 @@ impl TraceReader for PartReader {
         self.inner.details()
     }
 
+    /// Readers read ahead, and what lies before the part is read too.
     fn remarks(&self) -> Vec<Remark> {
-        self.inner.remarks()
+        let of_all = |remark: Remark| {
+            let text = format!("{remark} (of what was read for the part: all before its end, and some behind it)");
+            Remark::with_text(remark.doubt, remark.count, text)
+        };
+        self.inner.remarks().into_iter().map(of_all).collect()
     }
 
     fn objects(&self) -> Option<ObjectPages> {
-        self.inner.objects()
+        let objects = self.inner.objects()?;
+        Some(match objects.sized {
+            // An object has several accesses here.
+            true => ObjectPages { bytes: None, ..objects },
+            false => ObjectPages {
+                accesses: self.taken,
+                unsized_accesses: self.unsized_taken,
+                bytes: self.bytes_taken,
+                ..objects
+            },
+        })
     }
 }

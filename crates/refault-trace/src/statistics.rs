@@ -17,7 +17,7 @@
 use crate::error::TraceError;
 use crate::heat_map::{HeatMap, HeatMapBuilder};
 use crate::page_ids::{MAX_PAGES, PageIds};
-use crate::reader::{Details, Source, TimeSpan};
+use crate::reader::{Details, Source, TimeSpan, UNKNOWN_BYTES};
 use crate::remark::Reading;
 use crate::reuse::{DistanceHistogram, ReuseDistances};
 use crate::{Entry, Kind};
@@ -78,7 +78,7 @@ pub struct TraceStatistics {
     pub footprint: Vec<FootprintPoint>,
     /// Where and when the accesses fall.
     pub heat_map: HeatMap,
-    /// Bytes that all accesses stand for together, if the trace says their sizes.
+    /// Bytes that all accesses stand for together, if each says its size.
     pub bytes: Option<u64>,
     /// Time of the first and of the last access, if the trace says.
     pub time: Option<TimeSpan>,
@@ -122,10 +122,13 @@ impl TraceStatistics {
                 (Some(so_far), Some(time)) => Some(TimeSpan { last_ns: time.last_ns, ..so_far }),
                 (so_far, time) => so_far.or(time),
             };
-            // A sum over some of the blocks would be wrong.
-            let here = reader.block_bytes().map(|bytes| bytes.iter().sum::<u64>());
+            // A sum over some of the accesses would be wrong.
+            let known = |bytes: &u64| Some(*bytes).filter(|bytes| *bytes != UNKNOWN_BYTES);
+            let sum =
+                |bytes: &[u64]| bytes.iter().try_fold(0_u64, |sum, bytes| Some(sum.saturating_add(known(bytes)?)));
             let so_far = if builder.accesses == 0 { Some(0) } else { builder.bytes };
-            builder.bytes = so_far.zip(here).map(|(so_far, here)| so_far.saturating_add(here));
+            builder.bytes =
+                so_far.zip(reader.block_bytes().and_then(sum)).map(|(so_far, here)| so_far.saturating_add(here));
             if !builder.observe(&block) {
                 let reason = format!("has more than {MAX_PAGES} distinct pages, which is all this program can number");
                 return Err(TraceError::unsuitable(source.name().as_ref(), reason));

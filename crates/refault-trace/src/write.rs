@@ -59,7 +59,7 @@ impl OutputFormat {
 pub struct Block<'a> {
     /// The accesses.
     pub entries: &'a [Entry],
-    /// The bytes each stands for, as many as entries.
+    /// The bytes each stands for, as many as entries; [`crate::UNKNOWN_BYTES`] where that is not said.
     pub bytes: Option<&'a [u64]>,
     /// Whether a page is an object of a cache, of as many bytes as the access stands for.
     pub objects: bool,

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 
 use refault_trace::write::{Block, OutputFormat, TraceWriter};
-use refault_trace::{BLOCK_ENTRIES, Entry, Options, Part, Source, open_bytes};
+use refault_trace::{BLOCK_ENTRIES, Entry, ObjectsAs, Options, Part, Reading, Source, open_bytes};
 
 fn convert(source: &Source, path: &Path) -> u64 {
     let format = OutputFormat::of_path(path).expect("a format");
@@ -141,4 +141,44 @@ fn accesses_are_counted_before_they_are_collapsed() {
     assert_eq!(pages(&source.part(Part { limit: Some(4), ..Part::default() })), [1, 2]);
     let mut reader = open_bytes("a.text", b"1\n1\n".to_vec(), &collapse).expect("readable");
     assert_eq!(reader.read_block(&mut Vec::new()).expect("readable"), 1);
+}
+
+#[test]
+fn a_part_says_the_mean_of_its_own_objects() {
+    let lines: String = (0..70_000).map(|at| format!("{at},{}\n", if at < 100 { 100 } else { 900_000 })).collect();
+    let whole = |objects| {
+        let options = Options { objects, ..Options::default() };
+        open_part("t.csv", &format!("key,size\n{lines}"), &options, Part { limit: Some(100), ..Part::default() })
+    };
+    let reading = whole(ObjectsAs::OnePageEach);
+    assert_eq!(reading.objects.and_then(|objects| objects.mean_bytes()), Some(100.0));
+    assert!(
+        reading.remarks[0]
+            .to_string()
+            .ends_with("(of what was read for the part: all before its end, and some behind it)")
+    );
+    // An object may be several accesses, so the mean is not told.
+    let note = whole(ObjectsAs::Sized).note().expect("objects");
+    assert!(note.starts_with("Each object has as many pages of 4 KiB as its size needs, and"), "{note}");
+}
+
+fn open_part(name: &str, text: &str, options: &Options, part: Part) -> Reading {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join(name);
+    std::fs::write(&path, text).expect("ours");
+    let mut reader = Source::file(&path, options.clone()).part(part).open().expect("readable");
+    while reader.read_block(&mut Vec::new()).expect("readable") > 0 {}
+    Reading::of(&*reader)
+}
+
+#[test]
+fn sizes_that_are_not_known_are_empty_fields_of_csv() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("some.csv");
+    std::fs::write(&path, "key,size,op\n7,,get\n7,70,set\n8,-1,get\n").expect("ours");
+    let again = directory.path().join("again.csv");
+    assert_eq!(convert(&file(&path), &again), 3);
+    let text = std::fs::read_to_string(&again).expect("ours");
+    assert_eq!(text, "object,kind,write,size\n7,fd,0,\n7,fd,1,70\n8,fd,0,\n");
+    assert!(all(&file(&again)) == all(&file(&path)));
 }

@@ -3,9 +3,10 @@
 
 use std::io::Write;
 
+use refault_trace::remark::Doubt;
 use refault_trace::statistics::{Resolution, TraceStatistics};
 use refault_trace::write::{OutputFormat, TraceWriter};
-use refault_trace::{Format, ObjectsAs, Options, Source, open, open_bytes};
+use refault_trace::{Format, ObjectsAs, Options, Source, UNKNOWN_BYTES, open, open_bytes};
 
 use crate::remarks::{columns, pages, read, text_of};
 
@@ -69,7 +70,7 @@ fn lines_that_are_not_as_the_first_are_counted() {
     assert!(found[0] != found[1] && remarks.is_empty(), "{found:?} {remarks:?}");
     // A range behind the size, which the first line has not.
     let ranges = "1 REST.PUT.OBJECT 8d4f 1056\n2 REST.GET.OBJECT 8d4f 1056 0 500\n3 REST.GET.OBJECT 8d4f\n";
-    assert_eq!(pages("t.ibm", ranges).1, ["extra_fields 1"]);
+    assert_eq!(pages("t.ibm", ranges).1, ["extra_fields 1", "unsized_accesses 1"]);
     // Two files in one.
     let (found, remarks) = pages("t.csv", "op,key\nget,1\nop,key\nget,2\n");
     assert_eq!((found, remarks), (vec![1, 2], vec!["repeated_headers 1".to_owned()]));
@@ -262,4 +263,161 @@ fn what_does_not_fit_is_not_made_to_fit() {
     reader.read_block(&mut entries).expect("readable");
     let error = writer.write(refault_trace::write::Block::of(&*reader, &entries)).expect_err("more than 32 bits");
     assert!(error.to_string().contains("5368709120 has more than the 32 bits"), "{error}");
+}
+
+#[test]
+fn an_access_without_a_size_takes_no_other_ones_away() {
+    // One of many, in the second block; then a whole first block of them.
+    for (first, last) in [(70_000u64, 70_001u64), (0, 66_000)] {
+        let sized = |at: &u64| !(first..last).contains(at);
+        let lines = (0..140_000u64).map(|at| format!("{},{}\n", at % 900, if sized(&at) { "700" } else { "-" }));
+        let text = format!("key,size\n{}", lines.collect::<String>());
+        let mut reader = open_bytes("t.csv", text.clone().into_bytes(), &Options::default()).expect("readable");
+        let (mut block, mut sizes) = (Vec::new(), Vec::new());
+        while reader.read_block(&mut block).expect("readable") > 0 {
+            sizes.extend_from_slice(reader.block_bytes().expect("a column of sizes"));
+        }
+        let expected = (0..140_000u64).map(|at| if sized(&at) { 700 } else { UNKNOWN_BYTES });
+        assert!(sizes.into_iter().eq(expected), "from {first}");
+        assert_eq!(reader.remarks()[1].doubt, Doubt::UnsizedAccesses);
+        assert_eq!(reader.remarks()[1].count, last - first);
+        let objects = reader.objects().expect("objects");
+        assert_eq!((objects.unsized_accesses, objects.mean_bytes()), (last - first, Some(700.0)));
+    }
+    // A page of which the size is not said, and what no format of sizes was asked for.
+    assert_eq!(pages("t.csv", "page,size,op\n1,,r\n2,5,r\n"), (vec![1, 2], vec!["unsized_accesses 1".to_owned()]));
+}
+
+#[test]
+fn successive_accesses_as_one_keep_the_first_time_and_the_largest_size() {
+    let text = "time_s,key,size,op\n1,7,10,get\n2,7,30,get\n3,7,20,set\n4,8,-,get\n5,8,5,get\n6,7,1,get\n";
+    let options = Options { collapse: true, ..Options::default() };
+    let mut reader = open_bytes("t.csv", text.as_bytes().to_vec(), &options).expect("readable");
+    let (mut block, mut found) = (Vec::new(), Vec::new());
+    while reader.read_block(&mut block).expect("readable") > 0 {
+        let (bytes, times) = (reader.block_bytes().expect("sizes"), reader.block_times().expect("times"));
+        let seconds = times.iter().map(|time| time / 1_000_000_000);
+        found.extend(
+            block.iter().zip(bytes).zip(seconds).map(|((entry, bytes), s)| (entry.page(), entry.write(), *bytes, s)),
+        );
+    }
+    assert_eq!(found, [(7, true, 30, 1), (8, false, 5, 4), (7, false, 1, 6)]);
+}
+
+#[test]
+fn what_says_no_size_is_not_taken_for_a_large_one() {
+    let record = |size: u64, ttl: i32| {
+        let parts =
+            [&7u32.to_le_bytes()[..], &9u64.to_le_bytes(), &size.to_le_bytes(), &[1, 0, 0, 0], &ttl.to_le_bytes()];
+        [&parts.concat()[..], &(-1i64).to_le_bytes()].concat()
+    };
+    let mut lcs = vec![0; 8192];
+    lcs[..8].copy_from_slice(&0x1234_5678_9abc_def0_u64.to_le_bytes());
+    lcs[8..16].copy_from_slice(&3u64.to_le_bytes());
+    lcs[8184..].copy_from_slice(&0x1234_5678_9abc_def0_u64.to_le_bytes());
+    let whole = [&lcs[..], &record(500, 60), &record(u64::MAX, -1), &record(500, 0)].concat();
+    let (found, remarks) = read("t.lcs", &whole, &Options::default()).expect("readable");
+    assert_eq!((found.len(), remarks), (3, vec!["times_to_live 1".to_owned(), "unsized_accesses 1".to_owned()]));
+    let sized = Options { objects: ObjectsAs::SizedIfKnown, ..Options::default() };
+    let (_, remarks) = read("t.lcs", &whole, &sized).expect("readable");
+    assert_eq!(remarks, ["times_to_live 1", "unsized_objects 1"]);
+    // Another file behind it.
+    let error = read("t.lcs", &[&whole[..], &whole].concat(), &Options::default()).expect_err("refused");
+    assert!(
+        error.contains("header of another LCS trace") && error.contains(&format!("offset {}", whole.len())),
+        "{error}"
+    );
+    let oracle =
+        [&7u32.to_le_bytes()[..], &9u64.to_le_bytes(), &u32::MAX.to_le_bytes(), &(-1i64).to_le_bytes()].concat();
+    let (_, remarks) = read("t.oracleGeneral", &oracle, &Options::default()).expect("readable");
+    assert_eq!(remarks, ["unsized_accesses 1"]);
+}
+
+#[test]
+fn sizes_in_sectors_are_seen_and_those_of_memory_count() {
+    let sectors = "time_s,lba,size,op\n0,0,256,r\n1,256,256,r\n2,512,8,r\n";
+    assert_eq!(pages("t.csv", sectors).1, ["parts_of_blocks 3"]);
+    assert!(pages("t.csv", "time_s,lba,size,op\n0,0,4096,r\n1,8,512,r\n").1.is_empty());
+    assert!(pages("t.csv", "time_s,lba,count,op\n0,0,256,r\n").1.is_empty());
+    let pin = "0x7f3a: R 0x1ffc  8 0x11\n0x7f3e: W 0x3000\n0x7f3e: R 0x4ffe 0x11\n";
+    assert_eq!(pages("t.pin", pin), (vec![1, 2, 3, 4], Vec::new()));
+    assert!(text_of("t.pin", "0x7f3a: R 0x1ffc eight\n", &Options::default()).contains("R address [size [value]]"));
+}
+
+#[test]
+fn times_to_live_are_counted_in_each_format() {
+    let said = |text: &str| pages("t.redis", text).1;
+    let line = |command: &str| format!("1700000000.1 [0 127.0.0.1:5] {command}\n");
+    for lives in [
+        "\"SET\" \"a\" \"v\" \"ex\" \"9\"",
+        "\"SETEX\" \"a\" \"9\" \"v\"",
+        "\"PEXPIRE\" \"a\" \"9\"",
+        "\"GETEX\" \"a\" \"PX\" \"9\"",
+    ] {
+        assert_eq!(said(&line(lives)), ["times_to_live 1"], "{lives}");
+    }
+    for stays in ["\"SET\" \"ex\" \"px\"", "\"SET\" \"a\" \"v\" \"KEEPTTL\"", "\"PERSIST\" \"a\""] {
+        assert!(said(&line(stays)).is_empty(), "{stays}");
+    }
+    assert_eq!(pages("t.csv", "key,op,ttl\n1,get,300.0\n2,get,0.0\n3,get,-1\n4,get,\n").1, ["times_to_live 1"]);
+}
+
+#[test]
+fn spellings_of_numbers_are_counted_among_a_few_names() {
+    let odd = |keys: &str| pages("t.csv", &format!("key,op\n{}", keys.replace(' ', ",get\n"))).1;
+    for (keys, count) in
+        [("100000 1e+05 ", 1), ("7 007 - ", 1), ("7 +7 7.0 1E5 0x7 ", 4), ("7 8 n/a 07 ", 1), ("7 - ? 07 ", 1)]
+    {
+        assert_eq!(odd(keys), [format!("odd_numbers {count}")], "{keys}");
+    }
+    for keys in ["3fa9 1e05 77 9c0d ", "7 8 9 ", "a07 07 b ", "1e05 2e07 "] {
+        assert!(odd(keys).is_empty(), "{keys}");
+    }
+}
+
+#[test]
+fn a_published_trace_that_ends_within_a_line_may_be_cut() {
+    for (name, text) in [
+        ("t.tencent", "1538323200,8,8,0,1063\n1538323201,8,16,1,106"),
+        ("t.spc", "0,20,512,R,0.551706\n0,28,512,R,1.5"),
+        ("t.msr", "128166372003061629,src1,0,Read,8192,4096,10\n128166372003061630,src1,0,Read,8192,4096,1"),
+    ] {
+        assert!(pages(name, text).1.contains(&"cut_line 1".to_owned()), "{name}");
+    }
+    assert!(pages("t.csv", "page,op\n1,r").1.is_empty(), "CSV need not end its last line");
+}
+
+#[test]
+fn times_that_damo_writes_in_units_are_read_whole() {
+    let record = |times: &[&str]| {
+        let snapshot = |end: &&str| {
+            format!(
+                r#"{{"start_time": "0 ns", "end_time": "{end}", "regions": [{{"start": "4,096", "end": "8,192 B", "nr_accesses": {{"samples": 1}}}}]}}"#
+            )
+        };
+        let snapshots: Vec<String> = times.iter().map(snapshot).collect();
+        format!(r#"[{{"target_id": 0, "snapshots": [{}]}}]"#, snapshots.join(","))
+    };
+    let times = |texts: &[&str]| {
+        let mut reader = open_bytes("t.damo", record(texts).into_bytes(), &Options::default()).expect("readable");
+        reader.read_block(&mut Vec::new()).expect("readable");
+        reader.block_times().expect("times").to_vec()
+    };
+    let found = times(&["59 s 500 ms", "1 m", "1 m 2.5 s", "1 h 3 us 7 ns", "1,234 d"]);
+    assert_eq!(found, [59_500_000_000, 60_000_000_000, 62_500_000_000, 3_600_000_003_007, 106_617_600_000_000_000]);
+    for wrong in ["5 years", "1 m 5", "-1 s"] {
+        assert!(text_of("t.damo", &record(&[wrong]), &Options::default()).contains("--raw"), "{wrong}");
+    }
+    let rounded = record(&["5"]).replace("8,192 B", "1.234 GiB");
+    assert!(text_of("t.damo", &rounded, &Options::default()).contains("--raw"), "an address");
+}
+
+#[test]
+fn page_faults_by_any_name_are_looked_at_for_instructions() {
+    for (event, is_odd) in [("faults:u", true), ("minor-faults", true), ("page-faults", true), ("cache-misses", false)]
+    {
+        let lines = (0..1200).map(|at| format!("prog 7 {at}.000001: {event}:  7f00{}000\n", at % 9));
+        let remarks = pages("t.perf", &lines.collect::<String>()).1;
+        assert_eq!(remarks.contains(&"few_faulted_pages 1200".to_owned()), is_odd, "{event}: {remarks:?}");
+    }
 }

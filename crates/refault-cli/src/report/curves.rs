@@ -43,7 +43,7 @@ pub fn write_curves(
                 }
                 (super::read_as(&trace.reading))
                 @if let Some(kernels) = &kernels[index] { (super::real_kernels(&kernels.text(&trace.reading))) }
-                @if let Some(sampling) = trace.sampling { p.note { (sampling_text(sampling, trace.distinct_pages)) } }
+                @if let Some(sampling) = trace.sampling { p.note { (sampling_text(sampling, trace)) } }
                 p { "Memory for " (goal_text(trace, ratios)) ":" }
                 ul { @for curve in &trace.curves { li { (curve.policy) ": " (answer(trace, curve, ratios).join("; ")) } } }
                 (figure(index, trace, &sizes(trace), ratios).markup())

@@ -28,6 +28,7 @@ use super::server::Server;
 use crate::program;
 use crate::run::summary as run;
 use crate::run::totals::Totals;
+use crate::source::kernels::quoted;
 
 /// Letters of a command that are shown.
 const SHOWN: usize = 60;
@@ -110,7 +111,7 @@ impl Runner {
 
     /// The program and its arguments on one line; long ones are cut.
     pub fn command_line(&self) -> String {
-        let parts = self.program.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>();
+        let parts = self.program.iter().map(|part| quoted(part.to_string_lossy().into_owned())).collect::<Vec<_>>();
         let line: String = parts.join(" ").chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         if line.chars().count() <= SHOWN {
             return line;

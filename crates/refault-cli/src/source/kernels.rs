@@ -248,9 +248,13 @@ impl KindName {
 
 /// `refault` with these arguments as a shell takes it.
 pub fn command_line(words: impl Iterator<Item = String>) -> String {
-    let plain = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "-_./=:,%+@".contains(c));
-    let quoted = words.map(|word| if plain(&word) { word } else { format!("'{}'", word.replace('\'', r"'\''")) });
-    std::iter::once("refault".to_owned()).chain(quoted).collect::<Vec<_>>().join(" ")
+    std::iter::once("refault".to_owned()).chain(words.map(quoted)).collect::<Vec<_>>().join(" ")
+}
+
+/// A word as a shell takes it.
+pub fn quoted(word: String) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./=:,%+@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use refault_trace::write::{Block, OutputFormat, TraceWriter};
 use crate::source::{KindName, ReadArgs, say_remarks, workload};
 use refault_console::text::grouped;
 use refault_console::{Contents, Failure, ForceArgs, Outputs, Progress, say};
-use refault_trace::{ObjectsAs, Reading, Source};
+use refault_trace::{ObjectsAs, Reading, Source, TraceError, UNKNOWN_BYTES};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -117,6 +117,8 @@ struct Lost {
     sizes: u64,
     times: u64,
     writes: u64,
+    /// Sizes that nothing says, where a number must stand.
+    unknown_sizes: u64,
 }
 
 impl Lost {
@@ -128,7 +130,10 @@ impl Lost {
             OutputFormat::U64 => [true, true, false],
             OutputFormat::OracleGeneral => [false, false, true],
         };
-        self.sizes += if no_sizes && block.bytes.is_some() { all } else { 0 };
+        let sizes = block.bytes.unwrap_or_default();
+        let unknown = sizes.iter().filter(|bytes| **bytes == UNKNOWN_BYTES).count() as u64;
+        self.sizes += if no_sizes { sizes.len() as u64 - unknown } else { 0 };
+        self.unknown_sizes += if format == OutputFormat::OracleGeneral { unknown } else { 0 };
         self.times += if no_times && block.time.is_some() { all } else { 0 };
         let writes = block.entries.iter().filter(|entry| entry.write()).count() as u64;
         self.writes += if no_writes { writes } else { 0 };
@@ -136,17 +141,26 @@ impl Lost {
 
     /// In words; `None` if nothing is lost.
     fn described(&self) -> Option<String> {
-        let parts = [("sizes", self.sizes), ("times", self.times), ("writes", self.writes)];
+        let parts = [
+            ("sizes", self.sizes, ""),
+            ("times", self.times, ""),
+            ("writes", self.writes, ""),
+            ("unknown sizes", self.unknown_sizes, " (written as 4096 bytes)"),
+        ];
         let lost: Vec<String> = parts
             .iter()
-            .filter(|(_, count)| *count > 0)
-            .map(|(what, count)| format!("{what} of {} accesses", grouped(*count)))
+            .filter(|(_, count, _)| *count > 0)
+            .map(|(what, count, instead)| format!("{what} of {} accesses{instead}", grouped(*count)))
             .collect();
         (!lost.is_empty()).then(|| format!("its format has no place for {}", lost.join(", ")))
     }
 }
 
 /// A trace could not be written.
-pub fn unwritten(error: &refault_trace::TraceError) -> Failure {
-    Failure::failed("cannot write", error, "choose another place or make room")
+pub fn unwritten(error: &TraceError) -> Failure {
+    let remedy = match error {
+        TraceError::Open { .. } | TraceError::Io { .. } => "choose another place or make room",
+        _ => "write it in another format",
+    };
+    Failure::failed("cannot write", error, remedy)
 }

@@ -114,6 +114,11 @@ pub enum Fact {
     Objects,
     /// A variant whose difference from another is set by the free-pool experiment itself.
     SetByFreePool,
+    /// Its parameter of this name counts accesses.
+    CountsAccesses(&'static str),
+    /// In a smaller memory with a part of the pages it misses another share of accesses, by more than such parts differ:
+    /// it works in batches of fixed size, has steps of time that are no parameter, or depends on where pages lie.
+    NotInMiniature,
 }
 
 /// A policy as users meet it.
@@ -262,6 +267,24 @@ impl PolicySpec {
             entry,
             call: Call { name: entry.name.to_owned(), arguments: Vec::new() },
         }
+    }
+
+    /// The same policy for a part of the pages, above 0 and at most 1, which has as many fewer accesses. Its label stays.
+    pub fn in_miniature(&self, part: f64) -> PolicySpec {
+        let mut small = self.clone();
+        for fact in self.entry.facts {
+            let Fact::CountsAccesses(name) = *fact else { continue };
+            let given = self.call.arguments.iter().position(|(key, _)| key == name);
+            let default = self.entry.parameters.iter().find(|parameter| parameter.name == name);
+            let value = given.map(|at| self.call.arguments[at].1.as_str()).or(default.map(|it| it.default));
+            let Some(count) = value.and_then(|text| text.parse::<u64>().ok()) else { continue };
+            let scaled = ((count as f64 * part).round() as u64).max(1).to_string();
+            match given {
+                Some(at) => small.call.arguments[at].1 = scaled,
+                None => small.call.arguments.push((name.to_owned(), scaled)),
+            }
+        }
+        small
     }
 
     /// Whether a switch is on, by the arguments or, without one, by the parameter's default.
@@ -421,7 +444,9 @@ fn wtinylfu(parameters: textbook::WTinyLfuParams, context: &BuildContext) -> tex
     }
 }
 
-use Fact::{CachesEvicted, HashesPages, NeedsFuture, Objects, OwnTargets, SetByFreePool, Stack};
+use Fact::{
+    CachesEvicted, CountsAccesses, HashesPages, NeedsFuture, NotInMiniature, Objects, OwnTargets, SetByFreePool, Stack,
+};
 
 policies! {
     "fifo" [] Textbook [Objects] "First in, first out; a hit does nothing.", "the only one",
@@ -442,7 +467,7 @@ policies! {
     "s3fifo" ["s3-fifo"] Textbook [] "A small FIFO filters one-hit wonders out of a main FIFO with reinsertion.",
         "the reference simulator's since December 2024; the paper's is s3fifo{variant=paper}",
         textbook::S3Fifo, textbook::S3FifoParams = Default::default(), |parameters, _context| textbook::S3Fifo::new(parameters);
-    "sieve" [] Textbook [Objects] "A hand sweeps a FIFO from old to new and evicts what was not hit since its last visit.",
+    "sieve" [] Textbook [Objects, NotInMiniature] "A hand sweeps a FIFO from old to new and evicts what was not hit since its last visit.",
         "the paper's, which is the reference simulator's",
         textbook::Sieve, NoParameters = NoParameters, |_none, _context| textbook::Sieve::default();
     "slru" ["segmented-lru"] Textbook [] "A hit page is protected in a segment of its own; what was never hit goes first.",
@@ -459,7 +484,7 @@ policies! {
     "gdsf" [] Textbook [Objects] "Greedy-Dual-Size-Frequency: accesses times cost by size, on top of the worth of the page evicted last.",
         "the paper's with all costs 1; for pages it equals lfuda",
         Erased, NoParameters = NoParameters, |_none, _context| Erased::new(textbook::Gdsf::default());
-    "mq" ["multi-queue"] Textbook [] "LRU queues by the logarithm of a page's accesses; unused pages move down, evicted ones are remembered.",
+    "mq" ["multi-queue"] Textbook [CountsAccesses("lifetime")] "LRU queues by the logarithm of a page's accesses; unused pages move down, evicted ones are remembered.",
         "the reference simulator's: a fixed lifetime, where the paper measures one",
         Erased, textbook::MqParams = Default::default(), |parameters, _context| Erased::new(textbook::Mq::new(parameters));
     "clock-pro" ["clockpro"] Textbook [] "LIRS by accessed bits: hot pages, cold ones and evicted cold ones on a clock with three hands.",
@@ -468,7 +493,7 @@ policies! {
     "hyperbolic" [] Textbook [Objects] "Evicts, of pages drawn at random, the one with the fewest accesses per time in memory.",
         "the paper's with 64 pages drawn, and all costs 1",
         Erased, textbook::HyperbolicParams = Default::default(), |parameters, _context| Erased::new(textbook::Hyperbolic::new(parameters));
-    "lhd" [] Textbook [Objects] "Least hit density: evicts, of pages drawn at random, the one that promises the fewest hits per time.",
+    "lhd" [] Textbook [Objects, NotInMiniature] "Least hit density: evicts, of pages drawn at random, the one that promises the fewest hits per time.",
         "the authors' simulator's, with one application",
         Erased, textbook::LhdParams = Default::default(), |parameters, _context| Erased::new(textbook::Lhd::new(parameters));
     "lecar" [] Textbook [] "LRU or LFU, drawn for each eviction by weights that evictions move which were regretted.",
@@ -480,7 +505,7 @@ policies! {
     "lrfu" [] Textbook [] "Evicts the page with the lowest exponentially decayed count of references.",
         "the paper's, with references found out by accessed bits, at most one per interval",
         textbook::Lrfu, textbook::LrfuParams = Default::default(), |parameters, _context| textbook::Lrfu::new(parameters);
-    "wtinylfu" ["w-tinylfu"] Textbook [HashesPages] "A small LRU window; its victims enter the main part only if a sketch has seen them more often.",
+    "wtinylfu" ["w-tinylfu"] Textbook [HashesPages, NotInMiniature] "A small LRU window; its victims enter the main part only if a sketch has seen them more often.",
         "the reference simulator's: fixed window, no doorkeeper; the paper's is wtinylfu{variant=paper}",
         textbook::WTinyLfu, textbook::WTinyLfuParams = Default::default(), |parameters, context| wtinylfu(parameters, context);
     "adaptive" [] Own [] "Follows recency, reuse distance or frequency, whichever misses least of late; bounds its loss to LRU.",
@@ -492,22 +517,22 @@ policies! {
     "opt" ["belady", "min"] Bound [NeedsFuture] "Belady's bound: evicts the page that is needed again last. Knows the future.",
         "exact, on demand: the missed page is always brought in, as in the reference simulator",
         textbook::Opt, NoParameters = NoParameters, |_none, context| textbook::Opt::new(context.future());
-    "classic" [] Kernel [] "Active and inactive lists with the refault distance of mainline (multi-gen LRU off).",
+    "classic" [] Kernel [NotInMiniature] "Active and inactive lists with the refault distance of mainline (multi-gen LRU off).",
         "Linux 6.12",
         Classic, ClassicParams = ClassicParams::default(), |parameters, _context| Classic::new(parameters);
-    "classic-shadow" [] Kernel [] "The two lists with the Shadow LRU redesign of the refault distance.",
+    "classic-shadow" [] Kernel [NotInMiniature] "The two lists with the Shadow LRU redesign of the refault distance.",
         "the redesign as posted; the author's later tree is classic-shadow{per_type_age=yes}",
         Classic, ClassicParams = ClassicParams::shadow_lru(), |parameters, _context| Classic::new(parameters);
-    "mglru" ["lru_gen"] Kernel [] "Multi-gen LRU: generations by page-table walks, tiers by refaults of file-descriptor accesses.",
+    "mglru" ["lru_gen"] Kernel [NotInMiniature] "Multi-gen LRU: generations by page-table walks, tiers by refaults of file-descriptor accesses.",
         "Linux 6.12; later rules are mglru{version=7.2}",
         Mglru, MglruParams = MglruParams::default(), |parameters, _context| Mglru::new(parameters);
-    "mglru-refault" [] Kernel [] "Multi-gen LRU with refaults judged by a clock of evictions, as the classic lists do.",
+    "mglru-refault" [] Kernel [NotInMiniature] "Multi-gen LRU with refaults judged by a clock of evictions, as the classic lists do.",
         "the redesign as posted; its later form is mglru-refault{refault=unified}",
         Mglru, MglruParams = MglruParams::with_refault_distance(), |parameters, _context| Mglru::new(parameters);
-    "freebsd" [] Kernel [OwnTargets, CachesEvicted] "FreeBSD's page queues; evicted clean pages stay cached until their frame is reused.",
+    "freebsd" [] Kernel [OwnTargets, CachesEvicted, NotInMiniature] "FreeBSD's page queues; evicted clean pages stay cached until their frame is reused.",
         "before the free pool of cached pages was retired in 2015; after: freebsd{cache_pool=no}",
         Freebsd, FreebsdParams = FreebsdParams::default(), |parameters, _context| Freebsd::new(parameters);
-    "freebsd-nocache" [] Kernel [OwnTargets, SetByFreePool] "FreeBSD's page queues without cached pages: the daemon frees instead.",
+    "freebsd-nocache" [] Kernel [OwnTargets, SetByFreePool, NotInMiniature] "FreeBSD's page queues without cached pages: the daemon frees instead.",
         "as of mid June 2015",
         Freebsd, FreebsdParams = FreebsdParams::no_cache(), |parameters, _context| Freebsd::new(parameters);
 }

@@ -1,7 +1,8 @@
 //! Policies at several sizes of memory over a trace of objects, which come and go whole.
 //!
 //! The results have the shape of a sweep's: misses count objects, bytes stand beside them, and memory is bytes. Shares
-//! are of the bytes of all distinct objects, as they were at first sight.
+//! are of the bytes of all distinct objects, each at its largest. An object that says no size is as large as before, or
+//! a page.
 //!
 //! ```
 //! use refault_lab::sweep::objects::{all_policies, sweep};
@@ -24,7 +25,8 @@ use refault_core::policy::FrontEnd;
 use refault_core::policy::registry::{Fact, PolicySpec, all};
 use refault_sim::objects::ObjectReplay;
 use refault_sim::{Layout, Outcome};
-use refault_trace::{ObjectPages, Reading};
+use refault_trace::remark::{Doubt, Remark};
+use refault_trace::{ObjectPages, Reading, UNKNOWN_BYTES};
 
 use super::{Block, ByteCounts, Decoder, Run, Sweep, TraceRuns, layout_of, threads};
 use crate::error::LabError;
@@ -41,10 +43,11 @@ pub fn all_policies() -> Vec<PolicySpec> {
 /// swap and samples are not used. Cost: three passes.
 ///
 /// # Errors
-/// The trace cannot be read, is empty or says no sizes; a policy cannot hold objects.
+/// The trace cannot be read, is empty or of no objects with sizes; a policy cannot hold objects.
 pub fn sweep(source: &dyn Accesses, sweep: &Sweep, progress: &dyn Progress) -> Result<TraceRuns, LabError> {
     let layout = layout_of(source)?;
     let (bytes, mut reading) = footprint(source, &layout)?;
+    let mut sizes = Sizes::new(&layout);
     let warm_up = sweep.warm_up.accesses(layout.accesses());
     if warm_up >= layout.accesses() {
         let what = format!("{} has {} accesses", source.name(), layout.accesses());
@@ -69,6 +72,7 @@ pub fn sweep(source: &dyn Accesses, sweep: &Sweep, progress: &dyn Progress) -> R
         if block.accesses.is_empty() {
             break;
         }
+        sizes.complete(&mut block);
         let cold = warm_up.saturating_sub(done).min(block.accesses.len() as u64) as usize;
         pool.install(|| running.par_iter_mut().for_each(|run| run.advance(&block, cold)));
         done += block.accesses.len() as u64;
@@ -88,27 +92,63 @@ pub fn sweep(source: &dyn Accesses, sweep: &Sweep, progress: &dyn Progress) -> R
     })
 }
 
-/// Bytes of all distinct objects as they were at first sight, and what the reader had to say.
+/// The size that each object had last.
+struct Sizes {
+    /// With one more; 0 before the first.
+    last: Vec<u64>,
+    changed: u64,
+}
+
+impl Sizes {
+    fn new(layout: &Layout) -> Sizes {
+        Sizes { last: vec![0; layout.ids()], changed: 0 }
+    }
+
+    /// Puts sizes where a block says none, and calls `seen` with each object and its size.
+    fn walk(&mut self, block: &mut Block, mut seen: impl FnMut(usize, u64)) {
+        block.bytes.resize(block.accesses.len(), UNKNOWN_BYTES);
+        for (access, size) in block.accesses.iter().zip(&mut block.bytes) {
+            let last = &mut self.last[access.page() as usize];
+            let before = last.checked_sub(1);
+            if *size == UNKNOWN_BYTES {
+                *size = before.unwrap_or(PAGE_BYTES);
+            }
+            self.changed += u64::from(before.is_some_and(|before| before != *size));
+            *last = *size + 1;
+            seen(access.page() as usize, *size);
+        }
+    }
+
+    fn complete(&mut self, block: &mut Block) {
+        self.walk(block, |_, _| {});
+    }
+}
+
+/// Bytes of all distinct objects at their largest, and what the reader had to say.
 fn footprint(source: &dyn Accesses, layout: &Layout) -> Result<(u64, Reading), LabError> {
     let (mut decoder, mut block) = (Decoder::new(source)?, Block::default());
-    let mut seen = vec![false; layout.ids()];
-    let mut bytes = 0u64;
+    let (mut sizes, mut largest) = (Sizes::new(layout), vec![0; layout.ids()]);
     loop {
         decoder.fill(layout, &mut block)?;
-        if block.accesses.is_empty() {
-            return Ok((bytes, Reading::of(&*decoder.reader)));
-        }
-        let reading = Reading::of(&*decoder.reader);
-        if block.bytes.is_empty() || reading.objects.is_none_or(|objects| objects.sized) {
+        let is_told = |objects: ObjectPages| !objects.sized && (objects.bytes.is_some() || !block.accesses.is_empty());
+        if !decoder.reader.objects().is_some_and(is_told) {
             let remedy = "compare it without --objects-whole";
             return Err(LabError::request("not a trace of objects with sizes", source.name(), remedy));
         }
-        for (access, size) in block.accesses.iter().zip(&block.bytes) {
-            if !std::mem::replace(&mut seen[access.page() as usize], true) {
-                bytes = bytes.saturating_add(*size);
-            }
+        if block.accesses.is_empty() {
+            break;
+        }
+        sizes.walk(&mut block, |object, size| largest[object] = size.max(largest[object]));
+    }
+    let mut reading = Reading::of(&*decoder.reader);
+    // Figures of bytes leave none out here.
+    for remark in &mut reading.remarks {
+        if remark.doubt == Doubt::UnsizedAccesses {
+            *remark = Remark::counted(Doubt::UnsizedObjects, remark.count).expect("invariant: it has words");
         }
     }
+    reading.remarks.extend(Remark::counted(Doubt::ChangedSizes, sizes.changed));
+    Ok((largest.iter().fold(0, |sum: u64, size| sum.saturating_add(*size)), reading))
 }
 
 struct Running {

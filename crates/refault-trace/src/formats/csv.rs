@@ -217,9 +217,10 @@ impl Csv {
             }
         }
         let is_object = matches!(layout.position, Position::Object(_));
+        let is_weighed = layout.position.is_weighed();
         let size = match layout.size {
             // An object may say no size, as a request that found nothing does; in a known order the field may be missing.
-            Some(index) if is_object && fields.get(index).is_some_and(|field| has_no_size(field)) => None,
+            Some(index) if is_weighed && fields.get(index).is_some_and(|field| has_no_size(field)) => None,
             Some(index) if is_object && fields.len() <= index && self.preset.is_some() => None,
             Some(index) => Some(number(field(index, "size")?, "size")?),
             None => None,
@@ -264,6 +265,9 @@ impl Csv {
                 if size.is_some() && counted.is_some() && size != counted {
                     self.counts.add(Doubt::UnequalCounts);
                 }
+                if self.preset.is_none() && counted.is_none() && size.is_some_and(|size| size % unit != 0) {
+                    self.counts.add(Doubt::PartsOfBlocks);
+                }
                 let known = size.or(counted);
                 let (first, pages) = pages_touched(offset, known.unwrap_or(unit), self.limit)?;
                 (page(first)?, pages, Weight::range(offset, known.unwrap_or(unit)))
@@ -299,7 +303,7 @@ impl Csv {
             None => self.kind.unwrap_or(layout.position.default_kind()),
         };
         if let Some(index) = layout.ttl
-            && fields.get(index).is_some_and(|ttl| number(ttl, "").is_ok_and(|ttl| ttl > 0))
+            && fields.get(index).is_some_and(|ttl| time_number(ttl).is_ok_and(|ttl| ttl > 0.0))
         {
             self.counts.add(Doubt::TimesToLive);
         }
@@ -429,5 +433,13 @@ impl LineFormat for Csv {
     fn objects(&self) -> Option<ObjectPages> {
         let layout = self.layout.as_ref()?;
         matches!(layout.position, Position::Object(_)).then(|| self.objects.pages_of_all())
+    }
+
+    fn ends_each_line(&self) -> bool {
+        self.preset.is_some()
+    }
+
+    fn says_sizes(&self) -> bool {
+        self.layout.as_ref().is_some_and(|layout| layout.size.is_some() && layout.position.is_weighed())
     }
 }

@@ -141,6 +141,11 @@ impl Position {
         }
     }
 
+    /// Whether a size beside it only weighs, so that a record may do without.
+    pub(crate) fn is_weighed(self) -> bool {
+        matches!(self, Position::Page(_) | Position::Object(_))
+    }
+
     /// What its pages are taken for unless options say otherwise.
     pub(crate) fn default_kind(self) -> Kind {
         match self {

@@ -107,7 +107,7 @@ impl Events {
             let is_taken = self.takes_scheme(target.as_bytes(), part("scheme_idx").as_bytes());
             let snapshots = record.get("snapshots").and_then(Value::as_array).ok_or("a record has no 'snapshots'")?;
             for snapshot in snapshots {
-                let time = snapshot.get("end_time").map(whole).transpose()?;
+                let time = snapshot.get("end_time").map(nanoseconds).transpose()?;
                 let regions = snapshot.get("regions").and_then(Value::as_array).ok_or("a snapshot has no 'regions'")?;
                 for region in regions {
                     let field = |key: &str| region.get(key).ok_or_else(|| format!("a region has no '{key}'"));
@@ -171,16 +171,43 @@ impl Events {
     }
 }
 
-/// A number, or a text of one with commas between thousands and a unit (ns, bytes) behind it, which is not read.
+/// A number, or a text of one with commas between thousands, in bytes.
 fn whole(value: &Value) -> Result<u64, String> {
-    let text = match value {
-        Value::Number(number) if number.as_u64().is_none() => number.as_f64().map(|number| format!("{number:.0}")),
-        Value::Number(number) => Some(number.to_string()),
-        Value::String(text) => text.split_whitespace().next().map(|number| number.replace(',', "")),
-        _ => None,
+    let number = match value {
+        Value::String(text) => match text.split_whitespace().collect::<Vec<_>>()[..] {
+            [number] | [number, "B" | "bytes" | "ns"] => number.replace(',', "").parse().ok(),
+            _ => None,
+        },
+        value => number_of(value),
     };
-    let number = text.as_deref().and_then(|text| text.parse().ok());
-    number.ok_or_else(|| format!("{} is not a whole number", quote(value.to_string().as_bytes())))
+    let wrong = || format!("{} is not a whole number: have damo print --raw", quote(value.to_string().as_bytes()));
+    number.ok_or_else(wrong)
+}
+
+fn number_of(value: &Value) -> Option<u64> {
+    let Value::Number(number) = value else { return None };
+    number.as_u64().or_else(|| number.as_f64().filter(|number| *number >= 0.0).map(|number| number.round() as u64))
+}
+
+/// Units of time that damo prints, in nanoseconds.
+const UNITS: [(&str, f64); 7] =
+    [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("h", 3_600e9), ("d", 86_400e9)];
+
+/// A time in nanoseconds, or a text of one: `59 s 500 ms`.
+fn nanoseconds(value: &Value) -> Result<u64, String> {
+    let Value::String(text) = value else { return whole(value) };
+    let words: Vec<&str> = text.split_whitespace().collect();
+    if words.len() == 1 {
+        return whole(value);
+    }
+    let part = |part: &[&str]| {
+        let [number, unit] = part else { return None };
+        let (_, scale) = UNITS.iter().find(|(name, _)| name == unit)?;
+        let number = number.replace(',', "").parse::<f64>().ok().filter(|number| *number >= 0.0)?;
+        Some((number * scale).round() as u64)
+    };
+    let parts = words.chunks(2).map(part).try_fold(0_u64, |sum, part| sum.checked_add(part?));
+    parts.ok_or_else(|| format!("{} is no time: have damo print --raw", quote(text.as_bytes())))
 }
 
 fn is_positive(value: &Value) -> bool {

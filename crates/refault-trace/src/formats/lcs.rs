@@ -7,7 +7,7 @@
 //!
 //! Objects become pages as [`super::object`] says. Operations are libCacheSim's: 0 says none.
 
-use super::object::{Objects, numbered};
+use super::object::{Objects, numbered, size_of_32_bits};
 use super::request::{Request, Requests, kind_detail};
 use crate::error::Place;
 use crate::input::Input;
@@ -82,16 +82,21 @@ impl Lcs {
         let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| record[at + i]));
         let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| record[at + i]));
         let (seconds, object) = (u32_at(0), u64_at(4));
+        if is_head(record) {
+            return Err("here is the header of another LCS trace: part the file here, as by `split -b`, and read both"
+                .to_owned());
+        }
         // Operation and tenant are one number of 32 bits.
         let (size, [operation, tenant @ ..]) = match version {
-            1 => (u64::from(u32_at(12)), [0; 4]),
-            2 => (u64::from(u32_at(12)), u32_at(16).to_le_bytes()),
-            _ => (u64_at(12), u32_at(20).to_le_bytes()),
+            1 => (size_of_32_bits(u32_at(12)), [0; 4]),
+            2 => (size_of_32_bits(u32_at(12)), u32_at(16).to_le_bytes()),
+            _ => (Some(u64_at(12)).filter(|size| *size as i64 >= 0), u32_at(20).to_le_bytes()),
         };
         if *self.tenant.get_or_insert(tenant) != tenant {
             self.counts.add(Doubt::OtherTenants);
         }
-        if version >= 3 && u32_at(24) > 0 {
+        // Less than 0 is none.
+        if version >= 3 && u32_at(24) as i32 > 0 {
             self.counts.add(Doubt::TimesToLive);
         }
         if operation == DELETE {
@@ -101,7 +106,7 @@ impl Lcs {
         if !READS.contains(&operation) && !WRITES.contains(&operation) {
             self.counts.add(Doubt::UnknownOperations);
         }
-        let (first_page, pages, weight) = self.objects.pages(numbered(object), Some(size))?;
+        let (first_page, pages, weight) = self.objects.pages(numbered(object), size)?;
         let (time, write) = (Some(u64::from(seconds) * SECOND_NS), WRITES.contains(&operation));
         Ok((pages > 0).then_some(Request { first_page, pages, kind: self.kind, write, time, weight, repeat: 1 }))
     }
@@ -139,6 +144,10 @@ impl Requests for Lcs {
         let version = self.version.map(|version| ("version", version.to_string()));
         let known = [("objects", self.objects.described()), kind_detail(self.kind, self.kind_asked)];
         version.into_iter().chain(known).collect()
+    }
+
+    fn says_sizes(&self) -> bool {
+        true
     }
 
     fn remarks(&self) -> Vec<Remark> {

@@ -1,5 +1,5 @@
 //! Accesses to memory, one per line: Dinero's `din` (`label address [bytes]`, hexadecimal, label 0 reads, 1 writes, 2
-//! fetches an instruction) and what Pin's example `pinatrace` prints (`instruction: R address`).
+//! fetches an instruction) and what Pin's example `pinatrace` prints (`instruction: R address`, in newer ones with the size and the value behind it).
 
 use super::numbers::{decimal, hexadecimal, pages_touched, words};
 use super::request::{LineFormat, Request, Weight, kind_detail};
@@ -59,7 +59,12 @@ fn pin(line: &[u8]) -> Option<Access> {
         b"W" => true,
         _ => return None,
     };
-    Some(Access { address: at, bytes: 1, write, fetch: false })
+    // A value without a size has its mark before it.
+    let bytes = match fields.next() {
+        Some(word) if !word.starts_with(b"0x") => decimal(word)?,
+        _ => 1,
+    };
+    Some(Access { address: at, bytes, write, fetch: false })
 }
 
 /// Whether a line is of Pin's.
@@ -87,7 +92,7 @@ impl LineFormat for Memory {
         }
         let (access, form) = match self.tool {
             Tool::Dinero => (dinero(line), "label address: 0 7f001000"),
-            Tool::Pin => (pin(line), "instruction: R address"),
+            Tool::Pin => (pin(line), "instruction: R address [size [value]]"),
         };
         let access = access.ok_or_else(|| format!("{} is not a line of the form {form}", quote(line)))?;
         if access.fetch && self.skip_instructions {

@@ -94,6 +94,10 @@ impl LineFormat for Msr {
         Ok((pages > 0).then_some(Request { first_page, pages, kind, write, time, weight, repeat: 1 }))
     }
 
+    fn ends_each_line(&self) -> bool {
+        true
+    }
+
     fn details(&self) -> Details {
         vec![("disks", self.disks.described()), kind_detail(self.kind, self.kind_asked)]
     }

@@ -76,7 +76,13 @@ impl Objects {
 
     /// What objects were taken for.
     pub(crate) fn pages_of_all(&self) -> ObjectPages {
-        ObjectPages { sized: self.places.is_some(), whole: false, accesses: self.accesses, bytes: self.bytes }
+        ObjectPages {
+            sized: self.places.is_some(),
+            whole: false,
+            accesses: self.accesses,
+            unsized_accesses: 0,
+            bytes: self.bytes,
+        }
     }
 
     pub(crate) fn counts(&self) -> &Counts {
@@ -137,6 +143,11 @@ impl Objects {
     }
 }
 
+/// A size of 32 bits in a record; -1 says that it is not known.
+pub(crate) fn size_of_32_bits(size: u32) -> Option<u64> {
+    (size != u32::MAX).then_some(u64::from(size))
+}
+
 /// The number of an object that is named by a text: its own if it is a decimal number of at most 56 bits, else a hash.
 pub(crate) fn named(key: &[u8]) -> u64 {
     let own = decimal(key).filter(|number| *number <= Entry::MAX_PAGE && (key.len() == 1 || key[0] != b'0'));
@@ -146,30 +157,52 @@ pub(crate) fn named(key: &[u8]) -> u64 {
 /// How names are spelt that stand for numbers, seen so far.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Spellings {
-    names: bool,
-    plain: bool,
+    names: u64,
+    plain: u64,
     odd: u64,
 }
 
 impl Spellings {
     /// Looks at a key.
     pub(crate) fn see(&mut self, key: &[u8]) {
-        let is_digits = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-        let hexadecimal = key.strip_prefix(b"0x").or_else(|| key.strip_prefix(b"0X"));
-        let point = memchr::memchr(b'.', key).map(|point| (&key[..point], &key[point + 1..]));
         match () {
-            () if is_digits(key) && (key.len() == 1 || key[0] != b'0') => self.plain = true,
-            () if is_digits(key) => self.odd += 1,
-            () if hexadecimal.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) => self.odd += 1,
-            () if point.is_some_and(|(whole, part)| is_digits(whole) && is_digits(part)) => self.odd += 1,
-            () => self.names = true,
+            () if is_digits(key) && (key.len() == 1 || key[0] != b'0') => self.plain += 1,
+            () if is_odd_number(key) => self.odd += 1,
+            // A dash says that there is none.
+            () => self.names += u64::from(key.iter().any(u8::is_ascii_alphanumeric) || !key.is_ascii()),
         }
     }
 
-    /// Keys that may be meant to be the number that others are; none where keys are names.
+    /// Keys that may be meant to be the number that others are; none where as many are names, of which some consist of
+    /// digits by chance.
     pub(crate) fn odd(&self) -> u64 {
-        if self.plain && !self.names { self.odd } else { 0 }
+        if self.names < self.plain { self.odd } else { 0 }
     }
+}
+
+fn is_digits(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().all(u8::is_ascii_digit)
+}
+
+/// Whether a key that is not all digits, or has zeros before them, is how some program writes a number.
+fn is_odd_number(key: &[u8]) -> bool {
+    let hexadecimal = key.strip_prefix(b"0x").or_else(|| key.strip_prefix(b"0X"));
+    if let Some(digits) = hexadecimal {
+        return !digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit);
+    }
+    let unsigned = |text: &[u8]| text.iter().take(1).filter(|sign| b"+-".contains(sign)).count();
+    let key = &key[unsigned(key)..];
+    let (mantissa, exponent) = match memchr::memchr2(b'e', b'E', key) {
+        Some(mark) => (&key[..mark], Some(&key[mark + 1..])),
+        None => (key, None),
+    };
+    let has_mantissa = match memchr::memchr(b'.', mantissa) {
+        Some(point) => {
+            is_digits(&mantissa[..point]) && (point + 1 == mantissa.len() || is_digits(&mantissa[point + 1..]))
+        }
+        None => is_digits(mantissa),
+    };
+    has_mantissa && exponent.is_none_or(|exponent| is_digits(&exponent[unsigned(exponent)..]))
 }
 
 /// The number of an object that has one, folded into 56 bits if it is larger (a hash).

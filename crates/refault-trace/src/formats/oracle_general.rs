@@ -6,7 +6,7 @@
 
 use super::lis::block_detail;
 use super::numbers::{page, pages_touched};
-use super::object::{Objects, numbered};
+use super::object::{Objects, numbered, size_of_32_bits};
 use super::request::{Request, Requests, Weight, kind_detail};
 use crate::error::Place;
 use crate::input::Input;
@@ -45,15 +45,16 @@ impl OracleGeneral {
     fn request(&mut self, record: &[u8; RECORD_BYTES]) -> Result<Option<Request>, String> {
         let bytes4 = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| record[at + i]));
         let bytes8 = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| record[at + i]));
-        let (seconds, object, size, next) = (bytes4(0), bytes8(4), u64::from(bytes4(12)), bytes8(16) as i64);
+        let (seconds, object, size, next) = (bytes4(0), bytes8(4), bytes4(12), bytes8(16) as i64);
         if next < NEXT_UNKNOWN {
             return Err(format!("next access {next} is negative; is this an oracleGeneral trace?"));
         }
         let (first_page, pages, weight) = match self.block_bytes {
-            None => self.objects.pages(numbered(object), Some(size))?,
+            None => self.objects.pages(numbered(object), size_of_32_bits(size))?,
             Some(unit) => {
                 let outside = || format!("block {object} lies beyond 2^64 bytes");
                 let offset = object.checked_mul(unit).ok_or_else(outside)?;
+                let size = u64::from(size);
                 let (first_page, pages) = pages_touched(offset, size, self.limit)?;
                 if pages == 0 {
                     self.counts.add(Doubt::EmptyRequests);
@@ -90,6 +91,10 @@ impl Requests for OracleGeneral {
 
     fn objects(&self) -> Option<ObjectPages> {
         self.block_bytes.is_none().then(|| self.objects.pages_of_all())
+    }
+
+    fn says_sizes(&self) -> bool {
+        true
     }
 
     fn remarks(&self) -> Vec<Remark> {

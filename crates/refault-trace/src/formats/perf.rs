@@ -57,7 +57,12 @@ struct Sample {
     is_code: bool,
     write: bool,
     time: Option<u64>,
+    /// The event is a page fault by one of perf's names for it.
+    is_fault: bool,
 }
+
+/// perf's names of page faults, behind which modifiers may stand.
+const FAULTS: [&[u8]; 4] = [b"page-faults", b"faults", b"minor-faults", b"major-faults"];
 
 /// Page faults from which on the reader looks at their pages, and faults per page from which on it finds that odd.
 /// Memory causes fewer faults on one page.
@@ -155,7 +160,8 @@ fn sample(line: &[u8]) -> Option<Sample> {
     let says = |text: &[u8], part: &str| memchr::memmem::find(text, part.as_bytes()).is_some();
     let faulted_by_write = value(b"error_code=").is_some_and(|code| code & FAULT_WRITE != 0);
     let write = faulted_by_write || says(&event, "store") || says(&event, "write") || says(line, "OP STORE");
-    Some(Sample { address, is_code, write, time })
+    let is_fault = FAULTS.contains(&event.split(|byte| b":/".contains(byte)).next().unwrap_or_default());
+    Some(Sample { address, is_code, write, time, is_fault })
 }
 
 /// The sample of a line without an event: the address is the one hexadecimal number behind the time.
@@ -174,7 +180,7 @@ fn sample_without_event(line: &[u8]) -> Result<Option<Sample>, String> {
         let quoted = quote(line);
         return Err(format!("{quoted} has no event, so which number is the address is not known: print with {FIELDS}"));
     }
-    Ok(Some(Sample { address, is_code: false, write: false, time }))
+    Ok(Some(Sample { address, is_code: false, write: false, time, is_fault: false }))
 }
 
 /// Whether a line is of this format: an event with a time and an address, or the header of `perf mem report -D`.
@@ -211,7 +217,7 @@ impl Perf {
         if self.processes.len() <= MAX_PROCESSES && address != 0 {
             self.processes.extend(process);
         }
-        Ok(Sample { address, is_code: false, write: source & SOURCE_STORE != 0, time: None })
+        Ok(Sample { address, is_code: false, write: source & SOURCE_STORE != 0, time: None, is_fault: false })
     }
 }
 
@@ -280,7 +286,7 @@ impl LineFormat for Perf {
             self.counts.add(Doubt::KernelAddresses);
         }
         let first_page = sample.address / PAGE_BYTES;
-        if memchr::memmem::find(line, b"page-faults").is_some() {
+        if sample.is_fault {
             self.faults += 1;
             if (self.faulted.len() as u64) <= self.faults / MAX_FAULTS_PER_PAGE + MIN_FAULTS {
                 self.faulted.insert(first_page);

@@ -101,6 +101,9 @@ impl Redis {
                 }
             }
         }
+        if keys.is_some() && commands::sets_time_to_live(&name, &words[1..]) {
+            self.counts.add(Doubt::TimesToLive);
+        }
         for (key, write) in keys.unwrap_or_default() {
             // The same key of another database is another object.
             let object = if database == b"0" { named(key) } else { named(&[database, b" ".as_slice(), key].concat()) };

@@ -4,8 +4,8 @@ use super::PAGE_BYTES;
 use super::order::InOrder;
 use crate::error::Place;
 use crate::input::Input;
-use crate::reader::{BLOCK_ENTRIES, Details, ObjectPages, Options, TimeSpan, TraceReader};
-use crate::remark::Remark;
+use crate::reader::{BLOCK_ENTRIES, Details, ObjectPages, Options, TimeSpan, TraceReader, UNKNOWN_BYTES};
+use crate::remark::{Counts, Doubt, Remark};
 use crate::{Entry, Kind, TraceError};
 
 /// How many bytes the accesses of a request stand for.
@@ -28,7 +28,7 @@ impl Weight {
     /// Bytes of the next page, and the weight of the pages after it.
     fn split(self) -> (u64, Weight) {
         match self {
-            Weight::Unknown => (0, Weight::Unknown),
+            Weight::Unknown => (UNKNOWN_BYTES, Weight::Unknown),
             Weight::Page(bytes) => (bytes, self),
             Weight::Range { first, all } => {
                 let rest = all - first;
@@ -68,6 +68,11 @@ pub(crate) trait Requests: Send {
         None
     }
 
+    /// Whether requests say sizes, though the first may say none; known once there is one.
+    fn says_sizes(&self) -> bool {
+        false
+    }
+
     /// Why there may be no access in the whole input, and what to do.
     fn without_accesses(&self) -> Option<String> {
         None
@@ -98,6 +103,11 @@ pub(crate) trait LineFormat: Send {
     /// As [`Requests::objects`].
     fn objects(&self) -> Option<ObjectPages> {
         None
+    }
+
+    /// As [`Requests::says_sizes`].
+    fn says_sizes(&self) -> bool {
+        false
     }
 
     /// As [`Requests::slack_ns`].
@@ -160,6 +170,10 @@ impl<F: LineFormat> Requests for Lines<F> {
         self.format.objects()
     }
 
+    fn says_sizes(&self) -> bool {
+        self.format.says_sizes()
+    }
+
     fn place(&self, _input: &Input) -> Place {
         Place::Line(self.number)
     }
@@ -182,8 +196,12 @@ pub(crate) struct RequestReader<R> {
     current: Option<Request>,
     any: bool,
     time: Option<TimeSpan>,
-    /// Of each access of the block, as long as every request has some.
+    /// Of each access of the block, once a request has said some.
     bytes: Vec<u64>,
+    says_bytes: bool,
+    /// Accesses without.
+    unsized_accesses: u64,
+    /// Of each access of the block, as long as every request has one.
     times: Vec<u64>,
     block_length: usize,
 }
@@ -198,6 +216,8 @@ impl<R: Requests> RequestReader<R> {
             any: false,
             time: None,
             bytes: Vec::new(),
+            says_bytes: false,
+            unsized_accesses: 0,
             times: Vec::new(),
             block_length: 0,
         }
@@ -213,7 +233,12 @@ impl<R: Requests> RequestReader<R> {
             self.times.extend(std::iter::repeat_n(time, taken as usize));
         }
         let mut weight = request.weight;
-        if weight != Weight::Unknown {
+        self.unsized_accesses += if weight == Weight::Unknown { taken } else { 0 };
+        if !self.says_bytes && (weight != Weight::Unknown || self.requests.inner().says_sizes()) {
+            self.says_bytes = true;
+            self.bytes.resize(out.len() - taken as usize, UNKNOWN_BYTES);
+        }
+        if self.says_bytes {
             for _ in 0..taken {
                 let (bytes, rest) = weight.split();
                 self.bytes.push(bytes);
@@ -277,7 +302,7 @@ impl<R: Requests> TraceReader for RequestReader<R> {
     }
 
     fn block_bytes(&self) -> Option<&[u64]> {
-        (self.bytes.len() == self.block_length && self.block_length > 0).then_some(&self.bytes)
+        (self.says_bytes && self.block_length > 0).then_some(&self.bytes)
     }
 
     fn block_times(&self) -> Option<&[u64]> {
@@ -289,11 +314,14 @@ impl<R: Requests> TraceReader for RequestReader<R> {
     }
 
     fn remarks(&self) -> Vec<Remark> {
-        self.requests.remarks()
+        let mut counts = Counts::default();
+        counts.add_many(Doubt::UnsizedAccesses, if self.says_bytes { self.unsized_accesses } else { 0 });
+        self.requests.remarks().into_iter().chain(counts.remarks()).collect()
     }
 
     fn objects(&self) -> Option<ObjectPages> {
-        self.requests.inner().objects()
+        let objects = self.requests.inner().objects()?;
+        Some(ObjectPages { unsized_accesses: if objects.sized { 0 } else { self.unsized_accesses }, ..objects })
     }
 }
 

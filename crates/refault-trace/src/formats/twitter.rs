@@ -99,6 +99,10 @@ impl LineFormat for Twitter {
         Ok((pages > 0).then_some(Request { first_page, pages, kind: self.kind, write, time, weight, repeat: 1 }))
     }
 
+    fn ends_each_line(&self) -> bool {
+        true
+    }
+
     fn details(&self) -> Details {
         vec![("objects", self.objects.described()), kind_detail(self.kind, self.kind_asked)]
     }

@@ -1,4 +1,5 @@
-//! Writing CSV: columns `page,kind,write`, `size` and `time_ns` if the first block has them.
+//! Writing CSV: columns `page,kind,write`, `size` and `time_ns` if the first block has them. A size that is not known is
+//! an empty field.
 //!
 //! [`crate::Format::Csv`] reads it back as it was. A size beside a page only weighs; objects with sizes, of which memory
 //! may hold as many as their bytes allow, are in a column `object` instead.
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 use super::Block;
 use super::packed::{Compression, Packed};
 use crate::error::{Place, TraceError};
+use crate::reader::UNKNOWN_BYTES;
 
 /// Writes a CSV trace. Nothing is whole until [`CsvWriter::finish`].
 pub struct CsvWriter {
@@ -35,7 +37,8 @@ impl CsvWriter {
     /// Appends a block.
     ///
     /// # Errors
-    /// The device is full or failed; an entry is of undefined kind, or sizes or times begin or end in the middle.
+    /// The device is full or failed; an entry is of undefined kind, or sizes begin in the middle, or times begin or end
+    /// there.
     pub fn write(&mut self, block: Block<'_>) -> Result<(), TraceError> {
         let here = (block.bytes.is_some(), block.times.is_some());
         let (sizes, times) = *self.columns.get_or_insert(here);
@@ -47,9 +50,15 @@ impl CsvWriter {
             self.text.extend(if times { &b",time_ns\n"[..] } else { b"\n" });
             self.lines = 1;
         }
-        if here != (sizes, times) {
-            let reason = "only some of the accesses say their size or time";
-            return Err(TraceError::malformed(&self.path, Place::Line(self.lines + 1), reason));
+        let mixed = |what: &str| {
+            let reason =
+                format!("only some of its accesses say their {what}, from access {} on: write .rft", self.lines);
+            Err(TraceError::unsuitable(&self.path, reason))
+        };
+        match here {
+            (true, _) if !sizes => return mixed("size"),
+            (_, here) if here != times => return mixed("time"),
+            _ => {}
         }
         for (index, entry) in block.entries.iter().enumerate() {
             let Some(kind) = entry.kind() else {
@@ -58,7 +67,12 @@ impl CsvWriter {
             };
             let text = &mut self.text;
             let written = write!(text, "{},{},{}", entry.page(), kind.name(), u8::from(entry.write()))
-                .and_then(|()| block.bytes.map_or(Ok(()), |bytes| write!(text, ",{}", bytes[index])))
+                .and_then(|()| match block.bytes.map(|bytes| bytes[index]).filter(|_| sizes) {
+                    Some(UNKNOWN_BYTES) => write!(text, ","),
+                    Some(bytes) => write!(text, ",{bytes}"),
+                    None if sizes => write!(text, ","),
+                    None => Ok(()),
+                })
                 .and_then(|()| block.times.map_or(Ok(()), |times| write!(text, ",{}", times[index])));
             written.map_err(|source| self.failed(source))?;
             self.text.push(b'\n');

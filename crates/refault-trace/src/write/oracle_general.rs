@@ -20,6 +20,7 @@ use super::Block;
 use super::packed::{Compression, Packed};
 use crate::error::{Place, TraceError};
 use crate::formats::{ORACLE_RECORD_BYTES, PAGE_BYTES};
+use crate::reader::UNKNOWN_BYTES;
 use crate::{Entry, Kind};
 
 /// Records that can still be amended in memory.
@@ -79,7 +80,8 @@ impl OracleGeneralWriter {
                 let origin = *self.origin_ns.get_or_insert(time);
                 time.saturating_sub(origin) / SECOND_NS
             });
-            let size = block.bytes.map_or(PAGE_BYTES, |bytes| bytes[index]);
+            let size = block.bytes.map(|bytes| bytes[index]).filter(|bytes| *bytes != UNKNOWN_BYTES);
+            let size = size.unwrap_or(PAGE_BYTES);
             let mut record = Record::default();
             let fitting = |number: u64, what: &str| {
                 let reason = || format!("{what} {number} has more than the 32 bits of oracleGeneral: write .csv");

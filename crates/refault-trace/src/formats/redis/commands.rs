@@ -119,6 +119,24 @@ pub(super) fn known(name: &str) -> Option<Known> {
     found.or(is_of(WITHOUT_KEYS).then_some(Known::WithoutKeys))
 }
 
+/// Commands that give their key, or a field of it, a time to live.
+const EXPIRES: &str = " setex psetex expire pexpire expireat pexpireat hexpire hpexpire hexpireat hpexpireat ";
+/// Those that do where one of [`LIVES`] stands behind the key.
+const MAY_EXPIRE: &str = " set getex hsetex hgetex ";
+const LIVES: [&[u8]; 4] = [b"ex", b"px", b"exat", b"pxat"];
+
+/// Whether a command with a name in small letters gives what it writes a time to live.
+pub(super) fn sets_time_to_live(name: &str, words: &[&[u8]]) -> bool {
+    let is_of = |names: &str| names.contains(&format!(" {name} "));
+    // The word behind `SET` and its key is a value.
+    let options = words.get(if name == "set" { 2 } else { 1 }..).unwrap_or_default();
+    let lives = |word: &&[u8]| LIVES.iter().any(|mark| mark.eq_ignore_ascii_case(word));
+    match name {
+        "restore" | "restore-asking" => words.get(1).is_some_and(|time| *time != b"0"),
+        _ => is_of(EXPIRES) || is_of(MAY_EXPIRE) && options.iter().any(lives),
+    }
+}
+
 impl Command {
     /// The keys among the words behind the name, and whether each is written; `None` if there are too few words.
     pub(super) fn keys<'a>(self, words: &[&'a [u8]]) -> Option<Vec<(&'a [u8], bool)>> {
