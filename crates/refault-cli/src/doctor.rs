@@ -23,7 +23,13 @@ use serde_json::{Value, json};
 
 pub use measure::seconds_per_page;
 use refault_console::text::plain_table;
+use refault_kernel::Places;
 use system::Machine;
+
+use crate::launch::KernelObstacle;
+
+/// The finding of what `refault run` stands on.
+const SYSTEM_CALLS: &str = "system calls";
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -190,15 +196,25 @@ fn agent() -> Finding {
     Finding::new(title, Status::Works, place.to_string())
 }
 
-/// What `refault run` stands on.
+/// What `refault run` stands on. Where it cannot have that, it leaves budgets to the kernel, if it may make a group.
 fn system_call() -> Finding {
     match crate::launch::kernel_obstacle() {
-        None => Finding::new("system calls", Status::Works, "can be taken over, and pages moved, without privilege"),
+        None => Finding::new(SYSTEM_CALLS, Status::Works, "can be taken over, and pages moved, without privilege"),
         Some(obstacle) => {
-            let detail = format!("{}: {}", obstacle.what, obstacle.tried);
-            Finding::new("system calls", Status::Missing, detail).improve(obstacle.remedy)
+            let goes_on = !obstacle.is_nested && refault_kernel::examine(&Places::default()).is_ok();
+            of_obstacle(&obstacle, goes_on)
         }
     }
+}
+
+fn of_obstacle(obstacle: &KernelObstacle, goes_on: bool) -> Finding {
+    let detail = format!("{}: {}", obstacle.what, obstacle.tried);
+    let finding = if goes_on {
+        Finding::new(SYSTEM_CALLS, Status::Limited, format!("{detail}; the kernel backend takes over"))
+    } else {
+        Finding::new(SYSTEM_CALLS, Status::Missing, detail)
+    };
+    finding.improve(obstacle.remedy)
 }
 
 /// Only regions need it: `refault run` takes what it needs another way.
@@ -303,10 +319,14 @@ fn write_table(out: &mut dyn Write, findings: &[Finding], is_of_machine: bool) -
         writeln!(out, "  {:<21} {}", finding.name, finding.improve.as_deref().unwrap_or_default())?;
     }
     let works = findings.iter().all(|finding| finding.status != Status::Missing);
-    let is_the_kernels = findings.iter().any(|finding| finding.name == "program" && finding.status == Status::Limited);
+    let is_limited = |name| findings.iter().any(|finding| finding.name == name && finding.status == Status::Limited);
+    let is_the_kernels = is_limited("program") || is_limited(SYSTEM_CALLS);
     let verdict = match (works, is_of_machine) {
         (true, false) if is_the_kernels => {
             "'refault run' leaves this program's budget to the kernel: all its memory counts."
+        }
+        (true, true) if is_the_kernels => {
+            "'refault run' leaves budgets to the kernel here: all memory of a program counts."
         }
         (true, true) => "'refault run' works here.",
         (false, true) => "'refault run' does not work here.",
@@ -352,4 +372,26 @@ fn to_json(findings: &[Finding], works: bool) -> Value {
         })
         .collect();
     json!({"run_works": works, "findings": findings})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_pager_lacks_is_no_end_where_the_kernel_can_take_over() {
+        let obstacle =
+            KernelObstacle { what: "it lacks", tried: "that".into(), remedy: "use another", is_nested: false };
+        for (goes_on, status, verdict) in [
+            (true, Status::Limited, "leaves budgets to the kernel here"),
+            (false, Status::Missing, "does not work here"),
+        ] {
+            let findings = [of_obstacle(&obstacle, goes_on)];
+            assert_eq!((findings[0].status, findings[0].improve.as_deref()), (status, Some("use another")));
+            let mut table: Vec<u8> = Vec::new();
+            write_table(&mut table, &findings, true).expect("room");
+            let table = String::from_utf8(table).expect("text");
+            assert!(table.contains(verdict), "{table}");
+        }
+    }
 }

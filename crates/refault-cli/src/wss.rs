@@ -18,10 +18,10 @@ use refault_lab::size::bytes_text;
 use refault_linux::proc;
 use refault_pool::reclaim::session::is_gone;
 use refault_pool::wss::{self, Window};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use self::write::{Subject, length_text, write};
-use crate::launch::find_program;
+use crate::launch::{find_program, ignores};
 use crate::run::child::{Child, News};
 
 /// Looks between the ends of two windows, at most.
@@ -130,10 +130,12 @@ pub fn interval(text: &str) -> Result<u64, String> {
     }
 }
 
-/// True once a signal asks this process to end; it does not end by itself any more.
+/// True once a signal asks this process to end; it does not end by itself any more. A closed terminal asks too, unless this
+/// process was started to ignore that (`nohup`).
 pub fn interrupts() -> Arc<AtomicBool> {
     let asked = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
+    let of_terminals = [SIGHUP, SIGQUIT].into_iter().filter(|signal| !ignores(*signal));
+    for signal in [SIGINT, SIGTERM].into_iter().chain(of_terminals) {
         // Where none can be registered, the signal ends this process, as ever.
         let _ = signal_hook::flag::register(signal, Arc::clone(&asked));
     }

@@ -94,7 +94,9 @@ impl Busy {
     }
 
     fn apply(&self, more: &[&str]) -> Command {
-        let mut command = Command::new(assert_cmd::cargo::cargo_bin("refault"));
+        // A closed terminal is to be noticed also where these tests are run by nohup.
+        let mut command = Command::new("env");
+        command.arg("--default-signal=HUP").arg(assert_cmd::cargo::cargo_bin("refault"));
         command.args([
             "host",
             "--apply",
@@ -167,7 +169,7 @@ fn what_was_changed_is_put_back_at_the_end_and_after_a_kill_by_the_next_start() 
     busy.falls_below(70 * MIB);
     // What the program accesses all the time stays, whatever the target.
     assert!(busy.limits().0 >= 24 * MIB, "{:?}", busy.limits());
-    rustix::process::kill_process(rustix::process::Pid::from_child(&next), rustix::process::Signal::INT)
+    rustix::process::kill_process(rustix::process::Pid::from_child(&next), rustix::process::Signal::HUP)
         .expect("it runs");
     assert!(next.wait().expect("it ends").success());
     assert_eq!(busy.limits(), before);

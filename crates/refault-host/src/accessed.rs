@@ -1,15 +1,19 @@
-//! Who knows what groups access: the kernel's generations where it has them, else the page tables of all processes.
+//! Who knows what groups access: the kernel's generations where it has them, else its monitor ([`physical`]), else the page
+//! tables of all processes.
 //!
-//! Both show each group with all below it, and are asked for all groups at once. Generations count each page once, however many
+//! All show each group with all below it, and are asked for all groups at once. Generations count each page once, however many
 //! processes map it; a look makes one, of which the kernel keeps four, so their windows follow each other. Page tables
 //! ([`page_tables`]) keep accessed bits until they are cleared, so windows of several lengths can begin together.
 
+mod bytes;
 pub mod page_tables;
+pub mod physical;
 
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
+pub use bytes::Accessed;
 use refault_pool::reclaim::generations::{Generations, List, accessed_since, youngest};
 
 use crate::text::printable;
@@ -17,47 +21,56 @@ use crate::tree::Group;
 
 const PAGE: u64 = 4096;
 
-/// What was accessed of a group and those below it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Accessed {
-    /// Bytes that are no file's.
-    pub anonymous_bytes: u64,
-    /// Bytes of files and of shared memory.
-    pub file_bytes: u64,
-    /// By how much the sum may be larger: processes that share memory may access different parts of it.
-    pub error_bytes: u64,
-    /// The source counts pages that are charged to the group, and only those.
-    pub is_by_charge: bool,
-    /// Processes hold its memory at which this one may not look, of other users, PID namespaces or groups: what they access
-    /// is not in the sums.
-    pub is_in_part: bool,
-}
-
-impl Accessed {
-    fn add(&mut self, other: Accessed) {
-        self.anonymous_bytes = self.anonymous_bytes.saturating_add(other.anonymous_bytes);
-        self.file_bytes = self.file_bytes.saturating_add(other.file_bytes);
-        self.error_bytes = self.error_bytes.saturating_add(other.error_bytes);
-        self.is_by_charge |= other.is_by_charge;
-        self.is_in_part |= other.is_in_part;
-    }
-}
-
 /// A source.
 #[derive(Debug)]
 pub enum Source {
     /// The kernel's generations, and which were the youngest when the window began.
     Generations(Generations, HashMap<(u64, u64), u64>),
+    /// The kernel's monitor.
+    Monitor(physical::Monitor),
     /// Accessed bits of page tables.
     PageTables,
 }
 
 impl Source {
-    /// The best that this machine permits for the hierarchy of this directory, and why not a better one.
-    pub fn best(root: &Path) -> (Source, Option<io::Error>) {
-        match Generations::open(root) {
-            Ok(generations) => (Source::Generations(generations, HashMap::new()), None),
-            Err(error) => (Source::PageTables, Some(error)),
+    /// The best that this machine permits for the hierarchy of this directory, with this number of groups, and why not better
+    /// ones.
+    pub fn best(root: &Path, groups: usize) -> (Source, Option<String>) {
+        let first = match Source::generations(root) {
+            Ok(source) => return (source, None),
+            Err(error) => error,
+        };
+        let monitor = match groups {
+            0..=physical::MAX_GROUPS => Source::monitor(),
+            _ => Err(io::Error::other(format!("there are more than {} groups", physical::MAX_GROUPS))),
+        };
+        match monitor {
+            Ok(source) => (source, Some(format!("generations: {first}"))),
+            Err(second) => (Source::PageTables, Some(format!("generations: {first}; nor from DAMON: {second}"))),
+        }
+    }
+
+    /// The kernel's generations.
+    ///
+    /// # Errors
+    /// This kernel has none, or does not show them.
+    pub fn generations(root: &Path) -> io::Result<Source> {
+        Ok(Source::Generations(Generations::open(root)?, HashMap::new()))
+    }
+
+    /// The kernel's monitor.
+    ///
+    /// # Errors
+    /// It cannot be had.
+    pub fn monitor() -> io::Result<Source> {
+        physical::Monitor::open().map(Source::Monitor)
+    }
+
+    /// Processor time that it took beside this thread's, since it was asked for before.
+    pub fn take_spent(&mut self) -> std::time::Duration {
+        match self {
+            Source::Monitor(monitor) => monitor.take_spent(),
+            _ => std::time::Duration::ZERO,
         }
     }
 
@@ -65,13 +78,14 @@ impl Source {
     pub fn words(&self) -> String {
         match self {
             Source::Generations(generations, _) => generations.words(),
+            Source::Monitor(_) => physical::WORDS.to_owned(),
             Source::PageTables => page_tables::WORDS.to_owned(),
         }
     }
 
     /// Whether each window begins at the end of the one before.
     pub fn follows(&self) -> bool {
-        matches!(self, Source::Generations(..))
+        !matches!(self, Source::PageTables)
     }
 
     /// Begins a window.
@@ -85,6 +99,7 @@ impl Source {
                 *then = youngest(&generations.lists()?);
                 Ok(())
             }
+            Source::Monitor(monitor) => monitor.look(groups).map(drop),
             Source::PageTables => page_tables::clear(groups),
         }
     }
@@ -99,6 +114,7 @@ impl Source {
                 generations.age(std::time::Duration::ZERO)?;
                 by_list(groups, &generations.lists()?, then)
             }
+            Source::Monitor(monitor) => monitor.look(groups)?,
             Source::PageTables => page_tables::look(groups),
         };
         Ok(with_those_below(groups, own))

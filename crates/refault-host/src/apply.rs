@@ -3,7 +3,8 @@
 //! In version 2 a step lowers `memory.high`, which makes the kernel reclaim and kills nothing. In version 1 a limit kills, so
 //! the soft limit is lowered, and what is above it is reclaimed as `refault reclaim` does it. How large a step is, the
 //! controller of proactive reclaim says ([`refault_pool::pressure`]), which begins anew more carefully after a group has
-//! suffered: waited for memory, or brought back more than [`MAX_REFAULTS`] pages per second. If asked to, groups that are idle are
+//! suffered: waited for memory, or brought back more than [`MAX_REFAULTS`] pages per second. A group of version 1 tells no
+//! waiting unless its processes are in one of version 2 as well; then steps rest while the host waits. If asked to, groups that are idle are
 //! left out of that and are parked: reclaimed to a share at once ([`park`]).
 //!
 //! Invariants: no limit goes below what a group accessed in the last two windows, and what is charged to it anyway; none goes
@@ -26,8 +27,13 @@ use crate::host::Row;
 
 /// Pages per second that come back from which on a group suffers.
 pub const MAX_REFAULTS: f64 = 256.0;
+/// The same while something of the host waits: in version 1 a group has no pressure of its own, and others may wait.
+const MAX_REFAULTS_BESIDE: f64 = 16.0;
 /// What a group that suffers gets back of what is charged to it.
 const BACK: f64 = 0.1;
+/// A share of the target at which steps are next to nothing.
+const JUST_BELOW: f64 = 0.999_999_999;
+const PAGE: u64 = 4096;
 const HIGH: &str = "memory.high";
 const SOFT: &str = "memory.soft_limit_in_bytes";
 const MAX: &str = "memory.limit_in_bytes";
@@ -72,6 +78,8 @@ pub enum Event {
 struct Held {
     controller: Controller,
     limit_bytes: u64,
+    /// In version 1, of the group of version 2 that its processes are in.
+    stalls: Option<Stalls>,
     /// What its last two windows ask for: seconds of the newer one, and bytes of both.
     window_seconds: f64,
     floors: [u64; 2],
@@ -114,15 +122,17 @@ impl Control {
             let held = self.held.entry(row.id).or_insert_with(|| Held {
                 controller: Controller::new(self.pressure),
                 limit_bytes: usage,
+                stalls: None,
                 window_seconds: 0.0,
                 floors: [0; 2],
                 parking: Parking::default(),
             });
             let is_new_window = held.see(proposal.window_seconds, proposal.high_bytes);
             let refaults = row.refaults_per_second.unwrap_or(0.0);
+            let own = row.pressure.or_else(|| held.own_pressure(row));
             if let Some(rule) = &self.rule {
                 // The host's pressure does not say which group waits.
-                let wants_more = refaults >= MAX_REFAULTS || row.pressure.is_some_and(|share| share >= self.pressure);
+                let wants_more = refaults >= MAX_REFAULTS || own.is_some_and(|share| share >= self.pressure);
                 let floor = held.floors[0].max(held.floors[1]);
                 let seen = Seen::of(row, proposal.window_seconds, is_new_window, floor, wants_more);
                 let decision = held.parking.decide(rule, &seen);
@@ -135,10 +145,8 @@ impl Control {
                     continue;
                 }
             }
-            // A group of version 1 has no pressure of its own.
-            let pressure = row.pressure.unwrap_or(of_host);
-            let suffers = pressure >= self.pressure || refaults >= MAX_REFAULTS;
-            let to_bytes = held.next(usage, if suffers { pressure.max(self.pressure) } else { pressure });
+            let pressure = pressure_of(own, of_host, refaults, self.pressure);
+            let to_bytes = held.next(usage, pressure);
             let from_bytes = held.limit_bytes;
             if to_bytes == from_bytes {
                 continue;
@@ -166,6 +174,18 @@ impl Control {
 }
 
 impl Held {
+    /// The share of time since the last step in which something of a group of version 1 waited; none if its processes are in no group
+    /// of version 2, which tells it.
+    fn own_pressure(&mut self, row: &Row) -> Option<f64> {
+        if let Some(Ok(share)) = self.stalls.as_mut().map(Stalls::share) {
+            return Some(share);
+        }
+        let processes = fs::read_to_string(row.directory.join("cgroup.procs")).ok()?;
+        let stalls = Stalls::of_process(processes.lines().next()?.parse().ok()?).ok()?;
+        self.stalls = (!stalls.path().starts_with("/proc")).then_some(stalls);
+        self.stalls.as_ref().map(|_| 0.0)
+    }
+
     /// What a window asks for. The same window is seen at many steps; answers whether this is the first.
     fn see(&mut self, window_seconds: f64, bytes: u64) -> bool {
         let is_new = (self.window_seconds - window_seconds).abs() > f64::EPSILON;
@@ -207,13 +227,21 @@ impl Held {
         let less = self.controller.step(usage, pressure);
         if pressure >= self.controller.target() {
             let back = (usage as f64 * BACK) as u64;
-            return self.limit_bytes.max(usage).saturating_add(back);
+            return self.limit_bytes.max(usage.saturating_add(back));
         }
-        if usage <= floor || less == 0 {
+        if usage <= floor || less < PAGE {
             return self.limit_bytes.max(floor);
         }
         self.limit_bytes.min(usage).saturating_sub(less).max(floor)
     }
+}
+
+/// The share of time that a group waits, as far as it shows: at least the target if it suffers. Where it has none of its own, the
+/// host's holds up its steps, and it suffers only if it brings back pages too.
+fn pressure_of(own: Option<f64>, of_host: f64, refaults: f64, target: f64) -> f64 {
+    let most = if own.is_none() && of_host >= target { MAX_REFAULTS_BESIDE } else { MAX_REFAULTS };
+    let pressure = own.unwrap_or(of_host.min(target * JUST_BELOW));
+    if refaults >= most { pressure.max(target) } else { pressure }
 }
 
 /// Sets the limit of a group, which is in the journal before.
@@ -263,6 +291,7 @@ mod tests {
         Held {
             controller: Controller::new(0.01),
             limit_bytes: limit,
+            stalls: None,
             window_seconds: 1.0,
             floors: [floor, 0],
             parking: Parking::default(),
@@ -286,6 +315,26 @@ mod tests {
             usage = usage.min(group.limit_bytes);
         });
         assert_eq!(usage, 300 * MIB, "the window that asked for more is two windows ago");
+    }
+
+    #[test]
+    fn a_group_that_suffers_for_long_has_a_tenth_of_room_and_no_more() {
+        let mut group = held(800 * MIB, 100 * MIB);
+        for _ in 0..100 {
+            group.limit_bytes = group.next(800 * MIB, 0.5);
+        }
+        assert_eq!(group.limit_bytes, 880 * MIB);
+    }
+
+    #[test]
+    fn others_that_wait_are_no_reason_to_give_memory_back() {
+        let suffers = |own, of_host, refaults| pressure_of(own, of_host, refaults, 0.01) >= 0.01;
+        assert!(!suffers(None, 0.5, 0.0) && suffers(None, 0.5, 20.0) && !suffers(None, 0.001, 20.0));
+        assert!(suffers(Some(0.02), 0.0, 0.0) && !suffers(Some(0.0), 0.5, 20.0));
+        assert!(suffers(None, 0.0, 300.0) && suffers(Some(0.0), 0.0, 300.0));
+        // A group that may or may not wait keeps what it has.
+        let mut group = held(800 * MIB, 100 * MIB);
+        assert_eq!(group.next(800 * MIB, pressure_of(None, 0.5, 0.0, 0.01)), 800 * MIB);
     }
 
     #[test]

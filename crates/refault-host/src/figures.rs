@@ -111,6 +111,11 @@ impl Stat {
         }
     }
 
+    /// Bytes that go only to swap.
+    pub fn swap_backed_bytes(&self) -> u64 {
+        self.anonymous_bytes.saturating_add(self.shared_bytes)
+    }
+
     /// Bytes that are pages on the kernel's lists.
     pub fn listed_bytes(&self) -> u64 {
         self.anonymous_bytes.saturating_add(self.file_bytes).saturating_add(self.shared_bytes)

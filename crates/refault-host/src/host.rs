@@ -6,17 +6,22 @@
 
 mod peaks;
 mod report;
+mod room;
 mod rounds;
+mod samples;
 mod windows;
 
 use std::collections::HashMap;
 use std::io;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use peaks::Peaks;
 pub use report::{Report, Row, WorkingSet};
+pub(crate) use room::Room;
 pub use rounds::MAX_SHARE;
 use rounds::{Next, Rounds};
+use samples::Samples;
 use windows::Window;
 
 use crate::accessed::{Accessed, Source};
@@ -46,17 +51,21 @@ struct Known {
     refaults_per_second: Option<f64>,
     pressure: Option<f64>,
     peaks: Peaks,
+    /// The most that was seen charged since the window began, of what is no file's.
+    most_bytes: u64,
 }
 
 /// A host.
 #[derive(Debug)]
 pub struct Host {
     ages: Vec<Duration>,
+    root: PathBuf,
     source: Source,
     instead: Option<String>,
     /// The path of the group that alone is looked at, with those below it.
     within: Option<String>,
     rounds: Rounds,
+    samples: Samples,
     known: HashMap<u64, Known>,
     begun: Instant,
     spent: Duration,
@@ -69,13 +78,16 @@ impl Host {
     /// There are no memory cgroups.
     pub fn open(ages: &[Duration]) -> io::Result<Host> {
         let groups = tree::groups()?;
-        let (source, instead) = Source::best(&groups[0].directory);
+        let root = groups[0].directory.clone();
+        let (source, instead) = Source::best(&root, groups.len());
         Ok(Host {
             ages: ages.to_vec(),
+            root,
             source,
-            instead: instead.map(|error| error.to_string()),
+            instead,
             within: None,
             rounds: Rounds::new(ages.to_vec()),
+            samples: Samples::new(),
             known: HashMap::new(),
             begun: Instant::now(),
             spent: Duration::ZERO,
@@ -88,10 +100,14 @@ impl Host {
     /// There is no such group.
     pub fn within(&mut self, path: &str) -> io::Result<()> {
         self.within = Some(path.trim_end_matches('/').to_owned());
-        match self.groups() {
-            Ok(groups) if groups.is_empty() => Err(io::Error::from(io::ErrorKind::NotFound)),
-            other => other.map(drop),
+        let groups = self.groups()?;
+        if groups.is_empty() {
+            return Err(io::Error::from(io::ErrorKind::NotFound));
         }
+        if self.instead.is_some() {
+            (self.source, self.instead) = Source::best(&self.root, groups.len());
+        }
+        Ok(())
     }
 
     /// Measures all lengths in each round, also at the beginning.
@@ -101,7 +117,29 @@ impl Host {
 
     /// Takes the page tables for a source, even if the machine permits a better one.
     pub fn take_page_tables(&mut self) {
-        (self.source, self.instead) = (Source::PageTables, None);
+        self.take(Source::PageTables);
+    }
+
+    /// Takes the kernel's generations for a source.
+    ///
+    /// # Errors
+    /// This kernel has none, or does not show them.
+    pub fn take_generations(&mut self) -> io::Result<()> {
+        self.take(Source::generations(&self.root)?);
+        Ok(())
+    }
+
+    /// Takes the kernel's monitor for a source.
+    ///
+    /// # Errors
+    /// It cannot be had.
+    pub fn take_monitor(&mut self) -> io::Result<()> {
+        self.take(Source::monitor()?);
+        Ok(())
+    }
+
+    fn take(&mut self, source: Source) {
+        (self.source, self.instead) = (source, None);
     }
 
     /// Where working sets come from, in words.
@@ -116,7 +154,7 @@ impl Host {
 
     /// When something is to be done.
     pub fn due(&self) -> Instant {
-        self.rounds.due()
+        self.rounds.due().min(self.samples.due())
     }
 
     /// Rounds that are over.
@@ -139,29 +177,41 @@ impl Host {
         self.spent.as_secs_f64() / self.begun.elapsed().as_secs_f64().max(1e-3)
     }
 
-    /// Begins or ends a window.
+    /// Begins or ends a window, or takes a sample within one.
     ///
     /// # Errors
     /// There are no memory cgroups any more, or this user may look at no process.
     pub fn step(&mut self) -> io::Result<()> {
         let began = time_run();
         let groups = self.groups()?;
+        let is_sample = self.rounds.due() > Instant::now();
+        if is_sample {
+            self.sample(&groups);
+            let took = time_run().saturating_sub(began);
+            self.spent += took;
+            self.samples.taken(took);
+            self.rounds.spent_beside(took);
+            return Ok(());
+        }
         match self.rounds.next() {
-            Next::Begin => {
-                self.source.begin(&groups)?;
-                self.rounds.begun(Instant::now());
-            }
+            Next::Begin => self.begin(&groups)?,
             Next::End(age) => {
                 let window = self.rounds.window();
-                let accessed = self.source.look(&groups)?;
-                self.remember(&groups, age, window, &accessed);
-                if self.rounds.ended(self.source.follows()) {
-                    self.source.begin(&groups)?;
-                    self.rounds.begun(Instant::now());
+                match self.source.look(&groups) {
+                    Ok(accessed) => {
+                        self.remember(&groups, age, window, &accessed);
+                        if self.rounds.ended(self.source.follows()) {
+                            self.begin(&groups)?;
+                        }
+                    }
+                    Err(error) => {
+                        self.fall_back(error)?;
+                        self.begin(&groups)?;
+                    }
                 }
             }
         }
-        let took = time_run().saturating_sub(began);
+        let took = time_run().saturating_sub(began) + self.source.take_spent();
         self.spent += took;
         self.rounds.spent(took);
         Ok(())
@@ -184,14 +234,50 @@ impl Host {
         Ok(some)
     }
 
+    /// The monitor is one for all programs, and another may have taken it. Page tables are always there.
+    fn fall_back(&mut self, error: io::Error) -> io::Result<()> {
+        if !matches!(self.source, Source::Monitor(_)) {
+            return Err(error);
+        }
+        (self.source, self.instead) = (Source::PageTables, Some(format!("from DAMON any more: {error}")));
+        Ok(())
+    }
+
+    fn begin(&mut self, groups: &[Group]) -> io::Result<()> {
+        if let Err(error) = self.source.begin(groups) {
+            self.fall_back(error)?;
+            self.source.begin(groups)?;
+        }
+        let ids: std::collections::HashSet<u64> = groups.iter().map(|group| group.id).collect();
+        self.known.retain(|id, _| ids.contains(id));
+        self.known.values_mut().for_each(|known| known.most_bytes = 0);
+        self.sample(groups);
+        self.rounds.begun(Instant::now());
+        Ok(())
+    }
+
+    /// Sees what is charged now: memory that is given back before the window ends would leave no trace.
+    fn sample(&mut self, groups: &[Group]) {
+        for group in groups {
+            let Some(stat) = figures::stat(&group.directory) else { continue };
+            let known = self.known.entry(group.id).or_default();
+            known.most_bytes = known.most_bytes.max(stat.swap_backed_bytes());
+        }
+    }
+
     fn remember(&mut self, groups: &[Group], age: usize, window: Duration, accessed: &[Accessed]) {
         for (group, accessed) in groups.iter().zip(accessed) {
             let Some(figures) = self.figures(group) else { continue };
             let known = self.known.entry(group.id).or_default();
             known.measured.resize(self.ages.len(), None);
+            let mut measured = measured(*accessed, &figures, window);
+            // Whether it was accessed before it was given back is not known.
+            let given_back = known.most_bytes.saturating_sub(figures.stat.swap_backed_bytes());
+            measured.error_bytes = measured.error_bytes.saturating_add(given_back);
+            let swap_backed_bytes = swap_backed(*accessed, &figures);
             // Less than was accessed would be said of it, and a limit that is too small.
-            known.measured[age] = (!accessed.is_in_part)
-                .then(|| Window { measured: measured(*accessed, &figures, window), ended: Instant::now() });
+            known.measured[age] =
+                (!accessed.is_in_part).then(|| Window { measured, swap_backed_bytes, ended: Instant::now() });
             known.is_in_part = accessed.is_in_part;
         }
     }
@@ -249,6 +335,16 @@ fn measured(accessed: Accessed, figures: &Figures, window: Duration) -> Measured
         accessed.error_bytes.min((stat.anonymous_bytes - anonymous).saturating_add(stat.mapped_bytes - mapped));
     let by_calls = (read_at_most - read).saturating_add(shared_read_at_most - shared_read);
     Measured { window, bytes, error_bytes: shared.saturating_add(by_calls) }
+}
+
+/// Of what was accessed, the least that is no page of a file on disk.
+fn swap_backed(accessed: Accessed, figures: &Figures) -> u64 {
+    if accessed.is_by_charge {
+        return accessed.anonymous_bytes;
+    }
+    let stat = &figures.stat;
+    let mapped = accessed.file_bytes.min(stat.mapped_bytes);
+    accessed.anonymous_bytes.min(stat.anonymous_bytes).saturating_add(mapped.saturating_sub(stat.file_bytes))
 }
 
 #[cfg(test)]

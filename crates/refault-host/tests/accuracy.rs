@@ -7,6 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use refault_host::host::{Host, Row};
+use refault_pool::reclaim::swap::Swap;
 use refault_testing::cgroup::Group;
 use refault_testing::skip_required;
 
@@ -157,6 +158,10 @@ fn working_sets_are_within_5_percent_or_4_mib_of_the_truth() {
             );
             let proposal = row.proposal.expect("a window has ended");
             assert!(proposal.high_bytes >= truth * MIB, "{name}: {proposal:?}");
+            // A limit below what cannot go kills.
+            let swap = Swap::of_host().expect("proc is mounted");
+            let stays = row.figures.stat.swap_backed_bytes().saturating_sub(swap.free_bytes());
+            assert!(proposal.high_bytes >= stays, "{name}: {proposal:?}, {stays} bytes have no place in swap");
         }
     }
     println!(
@@ -191,4 +196,37 @@ fn a_longer_window_is_no_smaller_where_a_group_shrinks() {
     host.step().expect("the longer one ends");
     let row = host.report().groups.remove(0);
     assert_eq!(row.working_sets.iter().map(|set| set.map(|set| set.bytes)).collect::<Vec<_>>(), [Some(short); 2]);
+}
+
+/// Jobs that end before a window does, such as compilations, leave nothing to look at.
+#[test]
+fn memory_that_was_given_back_within_a_window_is_in_the_proposal() {
+    let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let binary = built(scratch.path());
+    let group = match Group::new("ended") {
+        Ok(group) => group,
+        Err(error) => return skip_required(format_args!("no memory cgroup can be made: {error}")),
+    };
+    let place = Place { group };
+    let mut program = Program::start(&place.group, &binary);
+    let mut host = Host::open(&[Duration::from_secs(5)]).expect("groups");
+    host.take_page_tables();
+    host.measure_all_at_once();
+    host.within(place.group.path()).expect("it was made");
+    host.step().expect("a window begins");
+    program.does("anonymous 48");
+    let next = |host: &mut Host| {
+        std::thread::sleep(host.due().saturating_duration_since(Instant::now()));
+        host.step().expect("groups");
+    };
+    next(&mut host);
+    drop(program);
+    while host.rounds() == 0 {
+        next(&mut host);
+    }
+    let row = host.report().groups.remove(0);
+    let set = row.working_sets[0].expect("its window has ended");
+    assert!(set.bytes < 4 * MIB && set.error_bytes.abs_diff(48 * MIB) <= 4 * MIB, "{set:?}");
+    let proposal = row.proposal.expect("a window has ended");
+    assert!(proposal.high_bytes >= 48 * MIB && proposal.high_bytes < 60 * MIB, "{proposal:?}");
 }

@@ -16,11 +16,16 @@ fn a_thousand_groups_come_and_go_and_none_is_left() {
         Err(error) => return skip_required(format_args!("no memory cgroup can be made: {error}")),
     };
     let directory = tempfile::tempdir().expect("a directory");
-    let mut history = History::open(&directory.path().join("history.sqlite")).expect("made");
+    let database = directory.path().join("history.sqlite");
+    let mut history = History::open(&database).expect("made");
     let mut host = Host::open(&[Duration::from_millis(1)]).expect("groups");
     host.within(group.path()).expect("it was made");
     let ends = AtomicBool::new(false);
-    let (mut seen, mut most) = (0, 0);
+    // The database opens files of its own with the first row.
+    history.record(&host.report()).expect("room");
+    let (mut seen, mut most, mut rows) = (1, 0, 1);
+    let handles = || std::fs::read_dir("/proc/self/fd").expect("proc is mounted").count();
+    let before = handles();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for round in 0..50 {
@@ -35,6 +40,7 @@ fn a_thousand_groups_come_and_go_and_none_is_left() {
             host.step().expect("groups that are gone are left out");
             let report = host.report();
             most = most.max(report.groups.len());
+            rows += report.groups.len();
             seen += 1;
             history.record(&report).expect("room");
         }
@@ -43,4 +49,12 @@ fn a_thousand_groups_come_and_go_and_none_is_left() {
     let left: Vec<String> = host.report().groups.into_iter().map(|row| row.path).collect();
     assert_eq!(left, [group.path()]);
     assert_eq!(host.known(), 1, "what is gone is remembered");
+    assert_eq!(handles(), before, "files stay open");
+    drop(history);
+    let kept = rusqlite::Connection::open(&database).expect("made");
+    let count = |table: &str| -> i64 {
+        kept.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).expect("a table")
+    };
+    assert_eq!((count("looks"), count("samples")), (seen, rows as i64), "rows are lost");
+    assert!(count("groups") <= 1001, "a group has several names");
 }

@@ -1,27 +1,19 @@
 //! The kernel's own monitor, DAMON, as a second source: its regions beside ours (spec: damon §11).
-//!
-//! Only an unused kdamond is taken: one that is off and has no context, or the first one where there is none. The
-//! number of kdamonds is never changed while there are any. The kernel refuses that while one runs, and throws all
-//! their settings away otherwise. What was set is taken back when the monitor is dropped.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use refault_console::{Failure, say};
 use refault_core::monitor::Attributes;
+use refault_pool::reclaim::kdamond::Kdamond;
+pub use refault_pool::reclaim::kdamond::SYSFS;
 
 use super::recording::{Process, Seen, Snapshot};
 
-/// Where the kernel shows its monitors.
-pub const SYSFS: &str = "/sys/kernel/mm/damon/admin/kdamonds";
-
 /// A kdamond of our own.
 pub struct Kernel {
-    root: PathBuf,
-    index: u64,
-    /// There was none before.
-    made: bool,
+    kdamond: Kdamond,
     running: bool,
     window: u32,
     sample_us: u64,
@@ -38,48 +30,12 @@ impl Kernel {
     /// There is no DAMON, no right to use it, or no kdamond that may be used: says which, and what to do `instead` of using
     /// it.
     pub fn claim(root: &Path, instead: &str) -> Result<Kernel, Failure> {
-        let refuse = |why: &str, first: &str| {
-            Err(Failure::failed("the kernel's monitor cannot be used", why, format!("{first}{instead}")))
-        };
-        if !root.is_dir() {
-            return refuse("this kernel has no DAMON in sysfs", "");
-        }
-        let count = match std::fs::read_to_string(root.join("nr_kdamonds")) {
-            Ok(text) => text.trim().parse::<u64>().unwrap_or(0),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                return refuse("only root may use DAMON", "run as root, or ");
-            }
-            Err(error) => return refuse(&format!("{}: {error}", root.display()), ""),
-        };
-        let read = |index: u64, file: &str| {
-            std::fs::read_to_string(root.join(index.to_string()).join(file)).map(|text| text.trim().to_owned())
-        };
-        let is_off = |index: u64| read(index, "state").is_ok_and(|state| state == "off");
-        let is_free =
-            |index: &u64| is_off(*index) && read(*index, "contexts/nr_contexts").is_ok_and(|count| count == "0");
-        let (index, made) = match (0..count).find(is_free) {
-            Some(index) => (index, false),
-            None if count == 0 => {
-                if let Err(error) = std::fs::write(root.join("nr_kdamonds"), "1") {
-                    // The kernel's modules run kdamonds that are not listed here.
-                    return refuse(&format!("a kdamond cannot be made: {error}"), "stop DAMON's modules, or ");
-                }
-                (0, true)
-            }
-            None if (0..count).all(is_off) => {
-                return refuse("all kdamonds hold settings of other programs", "clear one (contexts/nr_contexts), or ");
-            }
-            None => {
-                return refuse(
-                    "a kdamond is in use on this machine and is not touched, and no further one can be added while it runs",
-                    "",
-                );
-            }
-        };
+        let kdamond = Kdamond::claim(root).map_err(|refusal| {
+            let remedy = format!("{}{instead}", refusal.first);
+            Failure::failed("the kernel's monitor cannot be used", refusal.why, remedy)
+        })?;
         Ok(Kernel {
-            root: root.to_owned(),
-            index,
-            made,
+            kdamond,
             running: false,
             window: 1,
             sample_us: 0,
@@ -88,14 +44,6 @@ impl Kernel {
             aggr_us: 0,
             process: Process::default(),
         })
-    }
-
-    fn path(&self, file: &str) -> PathBuf {
-        self.root.join(self.index.to_string()).join(file)
-    }
-
-    fn write(&self, file: &str, value: impl ToString) -> io::Result<()> {
-        std::fs::write(self.path(file), value.to_string())
     }
 
     /// Starts monitoring a process, or takes the regions of the aggregation that has passed. What fails is said once.
@@ -130,31 +78,28 @@ impl Kernel {
     fn start(&mut self, pid: u32, attributes: &Attributes) -> io::Result<()> {
         (self.window, self.sample_us) = (attributes.max_nr_accesses(), attributes.sample_interval);
         self.aggr_us = attributes.aggr_interval;
-        self.write("contexts/nr_contexts", 1)?;
-        self.write("contexts/0/operations", "vaddr")?;
+        self.kdamond.write("contexts/nr_contexts", 1)?;
+        self.kdamond.write("contexts/0/operations", "vaddr")?;
         let intervals = "contexts/0/monitoring_attrs/intervals";
-        self.write(&format!("{intervals}/sample_us"), attributes.sample_interval)?;
-        self.write(&format!("{intervals}/aggr_us"), attributes.aggr_interval)?;
-        self.write(&format!("{intervals}/update_us"), attributes.ops_update_interval.max(attributes.aggr_interval))?;
+        self.kdamond.write(&format!("{intervals}/sample_us"), attributes.sample_interval)?;
+        self.kdamond.write(&format!("{intervals}/aggr_us"), attributes.aggr_interval)?;
+        self.kdamond
+            .write(&format!("{intervals}/update_us"), attributes.ops_update_interval.max(attributes.aggr_interval))?;
         let bounds = "contexts/0/monitoring_attrs/nr_regions";
-        self.write(&format!("{bounds}/min"), attributes.min_nr_regions)?;
-        self.write(&format!("{bounds}/max"), attributes.max_nr_regions)?;
-        self.write("contexts/0/targets/nr_targets", 1)?;
-        self.write("contexts/0/targets/0/pid_target", pid)?;
+        self.kdamond.write(&format!("{bounds}/min"), attributes.min_nr_regions)?;
+        self.kdamond.write(&format!("{bounds}/max"), attributes.max_nr_regions)?;
+        self.kdamond.write("contexts/0/targets/nr_targets", 1)?;
+        self.kdamond.write("contexts/0/targets/0/pid_target", pid)?;
         // A scheme that only counts shows all regions as those it tried.
-        self.write("contexts/0/schemes/nr_schemes", 1)?;
-        self.write("contexts/0/schemes/0/action", "stat")?;
-        let pattern = "contexts/0/schemes/0/access_pattern";
-        for (bounds, most) in [("sz", u64::MAX), ("nr_accesses", u32::MAX.into()), ("age", u32::MAX.into())] {
-            self.write(&format!("{pattern}/{bounds}/min"), 0)?;
-            self.write(&format!("{pattern}/{bounds}/max"), most)?;
-        }
-        self.write("state", "on")
+        self.kdamond.write("contexts/0/schemes/nr_schemes", 1)?;
+        self.kdamond.write("contexts/0/schemes/0/action", "stat")?;
+        self.kdamond.take_any_region(0)?;
+        self.kdamond.write("state", "on")
     }
 
     fn snapshot(&self) -> io::Result<Snapshot> {
-        self.write("state", "update_schemes_tried_regions")?;
-        let place = self.path("contexts/0/schemes/0/tried_regions");
+        self.kdamond.write("state", "update_schemes_tried_regions")?;
+        let place = self.kdamond.path("contexts/0/schemes/0/tried_regions");
         let mut regions = Vec::new();
         for entry in std::fs::read_dir(&place)?.flatten().filter(|entry| entry.path().is_dir()) {
             let number = |file: &str| {
@@ -185,20 +130,10 @@ impl Kernel {
     }
 }
 
-impl Drop for Kernel {
-    fn drop(&mut self) {
-        // Off first: settings of a running kdamond cannot be taken away.
-        let _ = self.write("state", "off");
-        let _ = self.write("contexts/nr_contexts", 0);
-        let count = std::fs::read_to_string(self.root.join("nr_kdamonds"));
-        if self.made && count.is_ok_and(|count| count.trim() == "1") {
-            let _ = std::fs::write(self.root.join("nr_kdamonds"), "0");
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     /// A tree with the files of the kernel's, for kdamonds in these states, with these numbers of contexts.

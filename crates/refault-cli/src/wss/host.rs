@@ -40,9 +40,10 @@ memory (shm) and what the compressed pool takes (zip). A time heads what was acc
 second that came back soon after they were evicted. Psi is the percent of the time in which something waited for memory.
 High is the limit that would do, by the longest time that is known. Saves is what is charged beyond it.
 
-Working sets come from the kernel's generations where it has them and shows them to root, else from page tables, whose accessed
-bits are cleared. Page tables do not show reads by calls: of files that no process maps, those count that the kernel lists as active.
-What several groups map counts for each.
+Working sets come from the kernel's generations where it has them and shows them to root. Else they come from its monitor (DAMON),
+where no other program uses that. Else they come from page tables, whose accessed bits are cleared. Page tables do not show reads by calls: of files that
+no process maps, those count that the kernel lists as active. What several groups map counts for each there. Memory that has no place
+in swap counts whole in High.
 
 --files opens files and never reads them: cachestat tells what is cached, mincore before Linux 6.5. Age is that of the last access or
 change that the file's times tell; most mounts keep the first access of a day.
@@ -65,6 +66,9 @@ pub struct HostArgs {
     /// Lengths of the windows [default: 1s,10s,1m,10m,1h; with --once 1s,10s]
     #[arg(long, value_name = "TIME,TIME…", value_delimiter = ',', value_parser = time, allow_hyphen_values = true)]
     ages: Vec<Duration>,
+    /// Where working sets come from [default: the first that can be had]
+    #[arg(long, value_enum, value_name = "SOURCE")]
+    source: Option<Accesses>,
     /// The path of a group, such as /system.slice: show it and those below it
     #[arg(long, value_name = "PATH")]
     group: Option<String>,
@@ -118,6 +122,17 @@ pub struct HostArgs {
     schema: bool,
     #[command(flatten)]
     result: ResultArgs,
+}
+
+/// Who knows what is accessed.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Accesses {
+    /// The kernel's generations (lru_gen)
+    Generations,
+    /// The kernel's monitor (DAMON), page by page of physical memory; also reads by calls, if there are no generations
+    Kernel,
+    /// Accessed bits of the processes' page tables
+    Processes,
 }
 
 /// Runs the command.
@@ -214,11 +229,21 @@ fn opened(args: &HostArgs) -> Result<Host, Failure> {
             Failure::usage("no memory cgroup", group, "name its path below the root, such as /system.slice")
         })?;
     }
+    let taken = match args.source {
+        None => Ok(()),
+        Some(Accesses::Generations) => host.take_generations(),
+        Some(Accesses::Kernel) => host.take_monitor(),
+        Some(Accesses::Processes) => {
+            host.take_page_tables();
+            Ok(())
+        }
+    };
+    taken.map_err(|error| Failure::failed("no such source", "--source", error))?;
     if args.once || args.apply {
         host.measure_all_at_once();
     }
     if let Some(why) = host.instead_of() {
-        say(format_args!("not from generations: {why}"));
+        say(format_args!("not from {why}"));
     }
     Ok(host)
 }

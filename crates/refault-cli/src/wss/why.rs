@@ -115,7 +115,7 @@ pub fn run(args: &WhyArgs) -> Result<(), Failure> {
                 writeln!(out, "the log holds no kills for memory")?;
             }
             for (path, kills) in &counted {
-                writeln!(out, "{path}: {kills} killed for its limit since it was made (memory.events)")?;
+                writeln!(out, "{path}: {kills} killed for its limit since it was made, by the kernel's count")?;
             }
             Ok(())
         }

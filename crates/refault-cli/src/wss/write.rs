@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use refault_console::text::{align_numbers, plain_table};
 use refault_console::{Failure, Format, Output, with_output};
+use refault_host::text::printable;
 use refault_lab::size::bytes_text;
 use refault_pool::reclaim::generations::{Generation, List};
 use refault_pool::wss;
@@ -93,7 +94,12 @@ fn write_table(out: &mut dyn Write, subject: &Subject, windows: &[Measured]) -> 
         bytes_text(last.swap_bytes)
     )?;
     if let Subject::Program { words, seconds } = subject {
-        writeln!(out, "{words}: ran for {seconds:.1} s; windows measured: {}", counts(windows))?;
+        writeln!(
+            out,
+            "{}: ran for {seconds:.1} s; windows measured: {}",
+            printable(words.as_bytes()),
+            counts(windows)
+        )?;
     }
     match subject {
         Subject::Group { lists, .. } if !lists.is_empty() => write_generations(out, lists),

@@ -19,7 +19,7 @@ use std::io;
 
 use refault_pool::mappings::{Mapping, Object, clear_accessed, each_mapping};
 
-use super::Accessed;
+use super::bytes::Accessed;
 use crate::tree::Group;
 
 /// The source, in words.

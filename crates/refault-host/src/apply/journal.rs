@@ -2,7 +2,8 @@
 //! killed.
 //!
 //! A change is noted, and the note is on disk, before the limit is written. A limit is put back if the group is still the same,
-//! and the limit is lower than it was: another program that raised it meanwhile has the last word. One program at a time
+//! and the limit is lower than it was: another program that raised it meanwhile has the last word. What another program
+//! sets between two changes is what is put back. One program at a time
 //! holds a journal.
 //!
 //! ```
@@ -28,6 +29,7 @@ const NO_LIMIT: u64 = u64::MAX / 4;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// The group's directory.
+    #[serde(with = "any_path")]
     pub directory: PathBuf,
     /// Its inode.
     pub id: u64,
@@ -44,6 +46,37 @@ pub struct Change {
 /// The bytes of a limit's text; none: no limit.
 pub fn limit(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|bytes| *bytes < NO_LIMIT)
+}
+
+/// A path in JSON: text, or its bytes where it is none.
+mod any_path {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Text(String),
+        Bytes(Vec<u8>),
+    }
+
+    pub(super) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+        match path.to_str() {
+            Some(text) => Written::Text(text.to_owned()),
+            None => Written::Bytes(path.as_os_str().as_bytes().to_vec()),
+        }
+        .serialize(to)
+    }
+
+    pub(super) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<PathBuf, D::Error> {
+        Ok(match Written::deserialize(from)? {
+            Written::Text(text) => PathBuf::from(text),
+            Written::Bytes(bytes) => OsString::from_vec(bytes).into(),
+        })
+    }
 }
 
 /// A journal, held by this program alone.
@@ -99,21 +132,29 @@ impl Journal {
         self.has_failed
     }
 
-    /// Notes what a limit holds before it is changed for the first time; answers that.
+    /// Notes what a limit holds before it is changed for the first time; answers that. What another program has set since
+    /// takes the place of what was noted.
     ///
     /// # Errors
     /// The limit cannot be read, or the note not written.
     pub fn note(&mut self, mut change: Change) -> io::Result<String> {
-        if let Some(known) = self.changes.iter().find(|one| one.is_of(&change)) {
-            return Ok(known.before.clone());
+        let known = self.changes.iter().position(|one| one.is_of(&change));
+        if let Some(known) = known
+            && !self.changes[known].is_changed_by_another()
+        {
+            return Ok(self.changes[known].before.clone());
         }
         change.before = fs::read_to_string(change.directory.join(&change.file))?.trim().to_owned();
         let before = change.before.clone();
-        self.changes.push(change);
+        let noted = self.changes.clone();
+        match known {
+            Some(known) => self.changes[known] = change,
+            None => self.changes.push(change),
+        }
         if let Err(error) = self.write() {
-            self.changes.pop();
+            self.changes = noted;
             self.has_failed = true;
-            return Err(io::Error::new(error.kind(), format!("{}: {error}", self.path.display())));
+            return Err(error);
         }
         Ok(before)
     }
@@ -181,6 +222,11 @@ impl Change {
         Some(limit(&text).unwrap_or(u64::MAX))
     }
 
+    /// Whether it holds something else than this program has left in it.
+    fn is_changed_by_another(&self) -> bool {
+        self.left.is_some_and(|left| self.now().is_some_and(|now| now != left))
+    }
+
     /// Writes what was before, if this is still to be done.
     fn put_back(&self) -> io::Result<bool> {
         // Only what is a limit's file: the journal may have been written by another program.
@@ -191,7 +237,7 @@ impl Change {
         let is_same = fs::metadata(&self.directory).is_ok_and(|data| data.ino() == self.id);
         let Some(now) = self.now().filter(|_| is_same) else { return Ok(false) };
         let before = limit(&self.before);
-        if now >= before.unwrap_or(u64::MAX) || self.left.is_some_and(|left| left != now) {
+        if now >= before.unwrap_or(u64::MAX) || self.is_changed_by_another() {
             return Ok(false);
         }
         let none = if self.before.trim() == "max" { "max" } else { "-1" };
@@ -226,6 +272,41 @@ mod tests {
         assert_eq!(journal.put_back().expect("files"), 1);
         let now = directories.map(|directory| fs::read_to_string(directory.join("memory.high")).expect("text"));
         assert_eq!(now, ["9000", "5000\n"]);
+    }
+
+    #[test]
+    fn what_another_program_sets_between_two_changes_is_put_back() {
+        let root = tempfile::tempdir().expect("a directory");
+        let path = root.path().join("journal.json");
+        let directory = root.path().join("one");
+        let limit = directory.join("memory.high");
+        let change = group(&directory, "9000\n");
+        let mut journal = Journal::open(&path).expect("made");
+        assert_eq!(journal.note(change.clone()).expect("noted"), "9000");
+        fs::write(&limit, "4000\n").expect("room");
+        journal.has_changed(&change);
+        assert_eq!(journal.note(change.clone()).expect("noted"), "9000", "its own change is none of another's");
+        fs::write(&limit, "5000\n").expect("room");
+        assert_eq!(journal.note(change.clone()).expect("noted"), "5000");
+        fs::write(&limit, "3000\n").expect("room");
+        drop(journal); // As a kill does: the next start finds the newer one.
+        assert_eq!(Journal::open(&path).expect("made").put_back().expect("files"), 1);
+        assert_eq!(fs::read_to_string(&limit).expect("text"), "5000");
+    }
+
+    #[test]
+    fn groups_whose_names_are_no_text_are_put_back_too() {
+        use std::os::unix::ffi::OsStrExt;
+        let root = tempfile::tempdir().expect("a directory");
+        let path = root.path().join("journal.json");
+        let directory = root.path().join(std::ffi::OsStr::from_bytes(b"one\xff\xfe"));
+        let mut journal = Journal::open(&path).expect("made");
+        journal.note(group(&directory, "9000\n")).expect("noted");
+        fs::write(directory.join("memory.high"), "4000").expect("room");
+        drop(journal);
+        assert_eq!(Journal::left(&path), 1);
+        assert_eq!(Journal::open(&path).expect("made").put_back().expect("files"), 1);
+        assert_eq!(fs::read_to_string(directory.join("memory.high")).expect("text"), "9000");
     }
 
     #[test]

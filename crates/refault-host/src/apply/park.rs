@@ -11,10 +11,7 @@
 
 use std::time::Duration;
 
-use refault_pool::reclaim::groups::{swap_room_bytes, swappiness};
-use refault_pool::reclaim::swap::Swap;
-
-use crate::host::Row;
+use crate::host::{Room, Row};
 
 /// Less than this is not worth an eviction: the kernel charges pages in batches for each processor.
 const MIN_GIVEN_BYTES: u64 = 4 << 20;
@@ -44,6 +41,8 @@ pub(super) struct Seen {
     pub floor_bytes: u64,
     /// What the kernel can evict.
     pub movable_bytes: u64,
+    /// What swap has no room for; the floor holds it.
+    pub no_place_bytes: u64,
     /// It waits for memory, or brings back pages.
     pub wants_more: bool,
 }
@@ -85,11 +84,9 @@ impl Seen {
     /// Where anonymous and shared memory can go is asked of the host and of the group.
     pub(super) fn of(row: &Row, window_seconds: f64, is_new_window: bool, floor_bytes: u64, wants_more: bool) -> Seen {
         let sets = row.working_sets.iter().flatten();
-        let swap = Swap::of_host().map_or(0, |swap| swap.free_bytes());
-        let swaps = if swappiness(&row.directory) == 0 { 0 } else { swap };
-        let room = swap_room_bytes(&row.directory).unwrap_or(u64::MAX).min(swaps);
         let stat = &row.figures.stat;
-        let to_swap = stat.anonymous_bytes.saturating_add(stat.shared_bytes).min(room);
+        let room = Room::of_host().of_group(&row.directory);
+        let to_swap = stat.swap_backed_bytes().min(room);
         Seen {
             usage_bytes: row.figures.usage_bytes,
             accessed_bytes: sets.map(|set| set.bytes.saturating_add(set.error_bytes)).max().unwrap_or(u64::MAX),
@@ -97,6 +94,7 @@ impl Seen {
             is_new_window,
             floor_bytes,
             movable_bytes: stat.file_bytes.saturating_sub(stat.unevictable_bytes).saturating_add(to_swap),
+            no_place_bytes: stat.swap_backed_bytes() - to_swap,
             wants_more,
         }
     }
@@ -155,13 +153,15 @@ impl Parking {
         if !seen.is_new_window || self.idle_seconds < rule.idle.as_secs_f64() {
             return Decision::Leave;
         }
-        let wanted = seen.usage_bytes.saturating_sub(share(seen.usage_bytes).max(seen.floor_bytes));
-        if wanted < MIN_GIVEN_BYTES {
+        let kept = share(seen.usage_bytes);
+        let wanted = seen.usage_bytes.saturating_sub(kept.max(seen.floor_bytes));
+        let has_no_place = seen.floor_bytes.saturating_sub(kept).min(seen.no_place_bytes);
+        if wanted.saturating_add(has_no_place) < MIN_GIVEN_BYTES {
             return Decision::Leave;
         }
         let most = wanted.min(seen.movable_bytes.saturating_sub(seen.accessed_bytes));
         let bytes = if most < MIN_GIVEN_BYTES { 0 } else { most };
-        Decision::Park { bytes, stays_bytes: wanted - bytes }
+        Decision::Park { bytes, stays_bytes: (wanted - bytes).saturating_add(has_no_place) }
     }
 }
 
@@ -182,6 +182,7 @@ mod tests {
             is_new_window: true,
             floor_bytes: accessed_bytes + 4 * MIB,
             movable_bytes: usage_bytes,
+            no_place_bytes: 0,
             wants_more: false,
         }
     }
@@ -201,6 +202,9 @@ mod tests {
         let waits = Seen { wants_more: true, ..within(1000, 50) };
         let no_swap = |movable: u64| Seen { movable_bytes: movable * MIB, ..window(1000, 50) };
         let kernel_memory = Seen { floor_bytes: 700 * MIB, ..window(1000, 50) };
+        // 600 MiB are no file's, there is no swap, and so the floor holds them.
+        let has_no_place = Seen { floor_bytes: 604 << 20, no_place_bytes: 600 << 20, ..no_swap(400) };
+        let only = Seen { floor_bytes: 1004 << 20, no_place_bytes: 1000 << 20, ..no_swap(0) };
         let idle = window(1000, 50);
         let cases: &[(&str, &[(Seen, Decision)])] = &[
             ("busy", &[(window(1000, 101), Step), (within(1000, 101), Step), (window(1000, 900), Step)]),
@@ -211,6 +215,8 @@ mod tests {
             ("not below what windows ask for", &[(idle, Leave), (kernel_memory, park(300, 0))]),
             ("it is at its share already", &[(window(30, 2), Leave), (window(7, 0), Leave), (window(7, 0), Leave)]),
             ("what was accessed may be what can go", &[(idle, Leave), (no_swap(200), park(150, 750))]),
+            ("what has no place is told", &[(idle, Leave), (has_no_place, park(350, 550))]),
+            ("it is told also if nothing else is there", &[(idle, Leave), (only, park(0, 904)), (only, Leave)]),
             ("nothing can go", &[(idle, Leave), (no_swap(53), park(0, 900)), (no_swap(53), Leave)]),
             ("woken by a wait", &[(idle, Leave), (idle, park(900, 0)), (within(100, 50), Leave), (waits, Wake)]),
             ("woken by a window", &[(idle, Leave), (idle, park(900, 0)), (window(110, 101), Wake)]),

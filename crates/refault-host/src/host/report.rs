@@ -4,7 +4,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-use super::{Host, time_run, windows};
+use super::windows::{self, Window};
+use super::{Host, Room, time_run};
 use crate::curve::{Measured, Point, curve};
 use crate::figures::Figures;
 use crate::name::{self, Kind, Name};
@@ -89,11 +90,14 @@ impl Host {
         let groups = self.groups().unwrap_or_default();
         let ids: std::collections::HashSet<u64> = groups.iter().map(|group| group.id).collect();
         self.known.retain(|id, _| ids.contains(id));
+        let room = Room::of_host();
         let mut rows = Vec::with_capacity(groups.len());
         for group in &groups {
             let Some(figures) = self.figures(group) else { continue };
             let known = self.known.entry(group.id).or_default();
-            let measured: Vec<Measured> = known.measured.iter().flatten().map(|window| window.measured).collect();
+            let stays_bytes = room.stays_bytes(&group.directory, &figures.stat);
+            let needed: Vec<Option<Window>> =
+                known.measured.iter().map(|one| one.map(|window| window.needed(stays_bytes))).collect();
             let together = windows::together(&known.measured);
             let mut working_sets: Vec<Option<WorkingSet>> =
                 together.iter().map(|one| one.map(WorkingSet::of)).collect();
@@ -114,10 +118,10 @@ impl Host {
                 working_sets,
                 refaults_per_second: known.refaults_per_second,
                 pressure: known.pressure,
-                curve: curve(&together.into_iter().flatten().collect::<Vec<_>>(), other_bytes),
+                curve: curve(&windows::together(&needed).into_iter().flatten().collect::<Vec<_>>(), other_bytes),
                 proposal: match name.kind {
                     Kind::Host => None,
-                    _ => propose(&measured, figures.usage_bytes, other_bytes),
+                    _ => propose(&each(&needed), figures.usage_bytes, other_bytes),
                 },
                 name,
                 id: group.id,
@@ -136,6 +140,10 @@ impl Host {
             groups: rows,
         }
     }
+}
+
+fn each(windows: &[Option<Window>]) -> Vec<Measured> {
+    windows.iter().flatten().map(|window| window.measured).collect()
 }
 
 impl WorkingSet {

@@ -11,10 +11,19 @@ use crate::curve::Measured;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     pub(super) measured: Measured,
+    /// Of it, the least that is no page of a file on disk.
+    pub(super) swap_backed_bytes: u64,
     pub(super) ended: Instant,
 }
 
 impl Window {
+    /// What must be in memory, if this much of what is no file's stays there whatever the limit is.
+    pub(super) fn needed(&self, stays_bytes: u64) -> Window {
+        let idle = stays_bytes.saturating_sub(self.swap_backed_bytes);
+        let measured = Measured { bytes: self.measured.bytes.saturating_add(idle), ..self.measured };
+        Window { measured, ..*self }
+    }
+
     /// Whether this one was over when the other began.
     fn is_before(&self, other: &Window) -> bool {
         self.ended + other.measured.window <= other.ended
@@ -47,11 +56,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_stays_in_memory_is_needed_and_counts_once() {
+        let measured = Measured { window: Duration::from_secs(1), bytes: 50, error_bytes: 7 };
+        let window = Window { measured, swap_backed_bytes: 30, ended: Instant::now() };
+        let needed = [0, 30, 100].map(|stays| window.needed(stays).measured);
+        assert_eq!(needed.map(|one| (one.bytes, one.error_bytes)), [(50, 7), (50, 7), (120, 7)]);
+    }
+
+    #[test]
     fn a_longer_window_is_never_smaller() {
         let start = Instant::now();
         let window = |seconds: u64, ended: u64, bytes: u64| {
             let measured = Measured { window: Duration::from_secs(seconds), bytes, error_bytes: 0 };
-            Some(Window { measured, ended: start + Duration::from_secs(ended) })
+            Some(Window { measured, swap_backed_bytes: 0, ended: start + Duration::from_secs(ended) })
         };
         let bytes = |windows: &[Option<Window>]| -> Vec<Option<u64>> {
             together(windows).into_iter().map(|one| one.map(|measured| measured.bytes)).collect()

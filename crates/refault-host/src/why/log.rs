@@ -192,7 +192,9 @@ impl Before {
         // Paths may hold commas; the keys that follow bound them.
         let between = |key: &str, end: &str| Some(text.split_once(key)?.1.split_once(end)?.0);
         self.group = between(",oom_memcg=", ",task_memcg=").map(name);
-        self.victim_group = between(",task_memcg=", ",task=").map(name);
+        // A name of its group may hold what looks like the next key, so the last one counts.
+        let victim = text.split_once(",task_memcg=").and_then(|(_, rest)| rest.rsplit_once(",task="));
+        self.victim_group = victim.map(|(path, _)| name(path));
         if !is_group {
             self.group = None;
         }
@@ -242,4 +244,20 @@ fn task(text: &str) -> Option<Task> {
         table_bytes: tables.try_into().ok()?,
         adjustment,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_may_be_named_like_the_keys_behind_it() {
+        let mut before = Before::default();
+        before.constraint(
+            "CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/a,task_memcg=/a/g,task=init,pid=1,uid=0,\
+             task=worker,pid=7,uid=1000",
+        );
+        assert_eq!(before.group.as_deref(), Some("/a"));
+        assert_eq!(before.victim_group.as_deref(), Some("/a/g,task=init,pid=1,uid=0"));
+    }
 }

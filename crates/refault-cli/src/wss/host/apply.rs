@@ -68,13 +68,16 @@ pub(super) fn run(host: &mut Host, wishes: &Wishes<'_>) -> Result<(), Failure> {
     let (mut next, mut said) = (begun, begun);
     let mut first: HashMap<u64, u64> = HashMap::new();
     let mut limits: HashMap<String, Step> = HashMap::new();
-    let mut last = None;
+    let (mut last, mut trouble) = (None, None);
     while wishes.length.is_none_or(|length| begun.elapsed() < length) {
         if !sleep(host.due().min(next).saturating_duration_since(Instant::now()), &asked) {
             break;
         }
-        if host.due() <= Instant::now() {
-            host.step().map_err(|error| unseen(&error))?;
+        if host.due() <= Instant::now()
+            && let Err(error) = host.step()
+        {
+            trouble = Some(unseen(&error));
+            break;
         }
         if next > Instant::now() {
             continue;
@@ -84,7 +87,14 @@ pub(super) fn run(host: &mut Host, wishes: &Wishes<'_>) -> Result<(), Failure> {
         for row in &report.groups {
             first.entry(row.id).or_insert(row.figures.usage_bytes);
         }
-        for event in control.step(&ends(&report)).map_err(|error| failed("cannot note changes", error))? {
+        let events = match control.step(&ends(&report)) {
+            Ok(events) => events,
+            Err(error) => {
+                trouble = Some(failed("cannot note changes", error));
+                break;
+            }
+        };
+        for event in events {
             match event {
                 Event::Limit(step) => drop(limits.insert(step.path.clone(), step)),
                 Event::Parked(parked) => {
@@ -111,7 +121,7 @@ pub(super) fn run(host: &mut Host, wishes: &Wishes<'_>) -> Result<(), Failure> {
     } else {
         say("nothing was changed");
     }
-    Ok(())
+    trouble.map_or(Ok(()), Err)
 }
 
 /// The groups that have none below them, without the root.
