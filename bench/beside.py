@@ -36,6 +36,11 @@ class Group:
     def command(self, command):
         return ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(self.path), *command]
 
+    def peak(self):
+        """Bytes that it was charged at most."""
+        names = (self.path / name for name in ("memory.peak", "memory.max_usage_in_bytes"))
+        return int(next(path for path in names if path.exists()).read_text())
+
     def close(self):
         self.path.rmdir()
 

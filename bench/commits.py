@@ -3,9 +3,10 @@
 
     sudo bench/commits.py --extension FILE [--runs 5] [--seconds 3] [--memory 16] [ROW ...]
 
-ROW is delete or wal with full, normal or off (`delete-full`), for commits of one changed row each; or lookups. --extension is
+ROW is delete or wal with full, normal or off (`delete-full`), for commits of one changed row each; lookups of rows at random;
+or skewed, three of four look-ups in a tenth of the rows. --extension is
 what scripts/sqlite-extension builds. Each run is a process in a memory cgroup, both sides in the same: --memory MiB and what
-a process takes that does nothing. Prints medians of what is done in a second, the least and the most, and the median of the
+refault's is charged beside that by look-ups, and 1 MiB for what differs from run to run. Prints medians of what is done in a second, the least and the most, and the median of the
 ratios of runs that follow each other. Databases are made in the current directory, which must be on a disk with direct I/O.
 """
 
@@ -21,10 +22,9 @@ import time
 
 from beside import Group, forget
 
-#: For the interpreter, which takes some 20 MiB when it does nothing.
-ALLOWANCE = 32 << 20
+SLACK = 1 << 20
 PAYLOAD = 400
-ROWS = [f"{journal}-{level}" for journal in ("delete", "wal") for level in ("full", "normal", "off")] + ["lookups"]
+ROWS = [f"{journal}-{level}" for journal in ("delete", "wal") for level in ("full", "normal", "off")] + ["lookups", "skewed"]
 SIDES = ("plain", "refault")
 
 
@@ -52,15 +52,38 @@ def child(row, side, path, rows, seconds, memory, extension):
         name = f"file:{path}"
     connection = sqlite3.connect(name, uri=True, isolation_level=None)
     numbers = random.Random(1)
-    if row != "lookups":
+    reads = "-" not in row
+    if not reads:
         connection.execute(f"PRAGMA synchronous = {row.split('-')[1]}")
-    statement = "SELECT x FROM t WHERE id = ?" if row == "lookups" else "UPDATE t SET x = randomblob(400) WHERE id = ?"
+    statement = "SELECT x FROM t WHERE id = ?" if reads else "UPDATE t SET x = randomblob(400) WHERE id = ?"
     done, began = 0, time.perf_counter()
     while time.perf_counter() < began + seconds:
-        connection.execute(statement, (numbers.randrange(rows),)).fetchall()
+        within = rows // 10 if row == "skewed" and numbers.random() < 0.75 else rows
+        connection.execute(statement, (numbers.randrange(within),)).fetchall()
         done += 1
     print(done / (time.perf_counter() - began))
     connection.close()
+
+
+def run(row, side, path, rows, seconds, memory, extension, limit):
+    """What a child prints, and what it was charged at most."""
+    group = Group(limit)
+    words = [sys.executable, os.path.abspath(__file__), "--child", row, side, path, str(rows), str(seconds), str(memory), extension]
+    ran = subprocess.run(group.command(words), capture_output=True, text=True)
+    peak = group.peak()
+    group.close()
+    if ran.returncode:
+        sys.exit(f"{row}, {side}: status {ran.returncode}: {ran.stderr}")
+    return ran.stdout, peak
+
+
+def beside(memory, extension):
+    """Bytes that a process is charged beside its cache: the interpreter, SQLite's own cache, and the records of the pages."""
+    with tempfile.TemporaryDirectory(dir=os.getcwd()) as directory:
+        path = os.path.join(directory, "data.db")
+        rows = make(path, 4 * memory, "delete")
+        # Past the kernel's page cache, so that nothing else is charged.
+        return run("lookups", "refault", path, rows, 3, memory, extension, 1 << 30)[1] - memory + SLACK
 
 
 def main():
@@ -78,26 +101,21 @@ def main():
     if not set(asked.rows) <= set(ROWS):
         parser.error(f"rows are {', '.join(ROWS)}")
     memory = asked.memory << 20
-    print(f"{asked.memory} MiB, medians of {asked.runs} runs of {asked.seconds:g} s in turn, per second (least and most)")
+    extension = os.path.abspath(asked.extension)
+    limit = memory + beside(memory, extension)
+    print(f"{asked.memory} MiB of {limit / (1 << 20):.0f} in the cgroup, medians of {asked.runs} runs of {asked.seconds:g} s in turn, per second (least and most)")
     print("| row | plain | refault | refault / plain |\n|---|---|---|---|", flush=True)
     for row in asked.rows or ROWS:
         with tempfile.TemporaryDirectory(dir=os.getcwd()) as directory:
             path = os.path.join(directory, "data.db")
             # What is committed to fits; what is looked up does not.
-            size = 4 * memory if row == "lookups" else memory // 4
-            rows = make(path, size, "delete" if row == "lookups" else row.split("-")[0])
+            reads = "-" not in row
+            rows = make(path, 4 * memory if reads else memory // 4, "delete" if reads else row.split("-")[0])
             found = {side: [] for side in SIDES}
             for turn in range(asked.runs):
                 for side in SIDES[:: 1 - turn % 2 * 2]:
                     forget(path)
-                    group = Group(memory + ALLOWANCE)
-                    words = [sys.executable, os.path.abspath(__file__), "--child", row, side, path, str(rows), str(asked.seconds),
-                             str(memory), os.path.abspath(asked.extension)]
-                    ran = subprocess.run(group.command(words), capture_output=True, text=True)
-                    group.close()
-                    if ran.returncode:
-                        sys.exit(f"{row}, {side}: status {ran.returncode}: {ran.stderr}")
-                    found[side].append(float(ran.stdout))
+                    found[side].append(float(run(row, side, path, rows, asked.seconds, memory, extension, limit)[0]))
         ratio = statistics.median(ours / plain for plain, ours in zip(*(found[side] for side in SIDES)))
         cells = [f"{statistics.median(found[side]):.0f} ({min(found[side]):.0f}–{max(found[side]):.0f})" for side in SIDES]
         print(f"| {row} | {cells[0]} | {cells[1]} | {ratio:.2f} |", flush=True)

@@ -12,7 +12,7 @@
  * this process, as with the default VFS, and the kernel takes many pages to the device together by the time of a sync.
  *
  * What another process has written is found out before SQLite relies on what it reads, and before it writes: when it gets a
- * SHARED or EXCLUSIVE lock of the file, any lock of the WAL's index but the writers', and when it has read that index
+ * SHARED or EXCLUSIVE lock of the file, a lock of the WAL's index under which it reads, and when it has read that index
  * (xShmBarrier). Then everything that is cached of the file is dropped. Three things tell: the file's times and length; the 16 bytes
  * of the header by which SQLite itself knows a change, read past the cache; and in the WAL's index the salts and how many
  * frames were copied to the database, because a checkpoint writes without a lock of the file. Only who holds the WAL's
@@ -370,6 +370,8 @@ static int file_shm_lock(sqlite3_file *base, int offset, int count, int flags) {
     }
     int result = file->real->pMethods->xShmLock(file->real, offset, count, flags);
     if (result != SQLITE_OK || !is_ours || !(flags & SQLITE_SHM_LOCK)) return result;
+    /* To set one reader's mark: nothing is read of the database before that lock is taken again, shared. */
+    if (is_exclusive && offset >= READ_LOCKS && count == 1) return result;
     result = look(file, 1);
     if (result != SQLITE_OK) {
         int unlock = SQLITE_SHM_UNLOCK | (flags & (SQLITE_SHM_SHARED | SQLITE_SHM_EXCLUSIVE));

@@ -3,9 +3,10 @@
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
 
-use refault::cache::{CacheOptions, CachedFile, MakeError, OpenError, PageCache, ReadError, WriteBack, WriteError};
+use refault::cache::{CacheOptions, MakeError, OpenError, PageCache, ReadError, WriteBack, WriteError};
 
 use crate::handles::Table;
+use crate::open_file::{FILES, OpenFile, on_file};
 use crate::status::{Failure, REFAULT_NO_ROOM, give, guarded, path, refault_status, text};
 
 /// A page cache.
@@ -29,7 +30,6 @@ pub const REFAULT_OPEN_WRITE_ON_DEMAND: u32 = 2;
 pub const REFAULT_OPEN_BUFFERED_WRITES: u32 = 4;
 
 static CACHES: Table<PageCache> = Table::new(1, "page cache");
-pub(crate) static FILES: Table<CachedFile> = Table::new(2, "file");
 
 /// A cache's state at one moment. Counts are pages since the start.
 #[repr(C)]
@@ -280,7 +280,7 @@ pub unsafe extern "C" fn refault_file_open_with(
             .buffered_writes(asks(REFAULT_OPEN_BUFFERED_WRITES));
         let file = options.open(&path).map_err(open_failure)?;
         // SAFETY: as above, and it is not null.
-        unsafe { give(out, FILES.put(file), "the file") }
+        unsafe { give(out, FILES.put(OpenFile::new(file, path)), "the file") }
     })
 }
 
@@ -303,8 +303,7 @@ pub unsafe extern "C" fn refault_file_read(
     offset: u64,
     read: *mut usize,
 ) -> refault_status {
-    guarded(|| {
-        let file = FILES.find(file)?;
+    on_file(file, |file| {
         check_range(buffer, length, offset)?;
         // SAFETY: the caller's; an empty slice needs no memory.
         unsafe { give(read, 0, "the number of bytes")? };
@@ -331,8 +330,7 @@ pub unsafe extern "C" fn refault_file_write(
     length: usize,
     offset: u64,
 ) -> refault_status {
-    guarded(|| {
-        let file = FILES.find(file)?;
+    on_file(file, |file| {
         check_range(buffer, length, offset)?;
         if length == 0 {
             return Ok(());
@@ -347,8 +345,7 @@ pub unsafe extern "C" fn refault_file_write(
 /// be.
 #[unsafe(no_mangle)]
 pub extern "C" fn refault_file_sync(file: refault_file) -> refault_status {
-    guarded(|| {
-        let file = FILES.find(file)?;
+    on_file(file, |file| {
         file.sync().map_err(|error| Failure::system(&error, format!("cannot make it durable: {error}")))
     })
 }
@@ -356,8 +353,7 @@ pub extern "C" fn refault_file_sync(file: refault_file) -> refault_status {
 /// Cuts the file off, or adds zeros at its end.
 #[unsafe(no_mangle)]
 pub extern "C" fn refault_file_truncate(file: refault_file, bytes: u64) -> refault_status {
-    guarded(|| {
-        let file = FILES.find(file)?;
+    on_file(file, |file| {
         if i64::try_from(bytes).is_err() {
             return Err(Failure::argument(format!("no file can have {bytes} bytes")));
         }
@@ -371,8 +367,7 @@ pub extern "C" fn refault_file_truncate(file: refault_file, bytes: u64) -> refau
 /// Another program may have written to the file: drops what is cached of it, and asks for its length.
 #[unsafe(no_mangle)]
 pub extern "C" fn refault_file_reload(file: refault_file) -> refault_status {
-    guarded(|| {
-        let file = FILES.find(file)?;
+    on_file(file, |file| {
         file.reload().map_err(|error| Failure::system(&error, format!("cannot ask for the length: {error}")))
     })
 }
@@ -385,8 +380,7 @@ pub extern "C" fn refault_file_reload(file: refault_file) -> refault_status {
 /// `changed` can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn refault_file_reload_if_changed(file: refault_file, changed: *mut u32) -> refault_status {
-    guarded(|| {
-        let file = FILES.find(file)?;
+    on_file(file, |file| {
         // SAFETY: the caller's.
         unsafe { give(changed, 0, "whether it was changed")? };
         let found = file.reload_if_changed();
@@ -401,8 +395,8 @@ pub unsafe extern "C" fn refault_file_reload_if_changed(file: refault_file, chan
 /// wrong for a program with a journal of its own that others may take up meanwhile.
 #[unsafe(no_mangle)]
 pub extern "C" fn refault_file_forget_on_failure(file: refault_file) -> refault_status {
-    guarded(|| {
-        FILES.find(file)?.forget_on_failure();
+    on_file(file, |file| {
+        file.forget_on_failure();
         Ok(())
     })
 }
@@ -413,8 +407,7 @@ pub extern "C" fn refault_file_forget_on_failure(file: refault_file) -> refault_
 /// `out` can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn refault_file_size(file: refault_file, out: *mut u64) -> refault_status {
-    guarded(|| {
-        let file = FILES.find(file)?;
+    on_file(file, |file| {
         // SAFETY: the caller's.
         unsafe { give(out, file.len(), "the length") }
     })

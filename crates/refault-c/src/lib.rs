@@ -34,6 +34,7 @@ mod budget;
 mod cache;
 mod estimate;
 mod handles;
+mod open_file;
 mod pin;
 mod policy;
 mod status;

@@ -4,10 +4,11 @@ use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use refault::cache::{CachedFile, Pinned};
+use refault::cache::Pinned;
 
-use crate::cache::{FILES, read_failure, refault_file};
+use crate::cache::{read_failure, refault_file};
 use crate::handles::Table;
+use crate::open_file::{OpenFile, on_file};
 use crate::status::{Failure, give, guarded, refault_status};
 
 /// Bytes of a file that stay where they are.
@@ -18,7 +19,7 @@ static PINS: Table<Pin> = Table::new(6, "pin");
 /// What was pinned, and the file that it borrows from, which goes after it.
 struct Pin {
     pinned: ManuallyDrop<Pinned<'static>>,
-    _file: Arc<CachedFile>,
+    _file: Arc<OpenFile>,
 }
 
 impl Drop for Pin {
@@ -42,8 +43,7 @@ pub unsafe extern "C" fn refault_file_pin(
     bytes: *mut usize,
     out: *mut refault_pin,
 ) -> refault_status {
-    guarded(|| {
-        let file = FILES.find(file)?;
+    on_file(file, |file| {
         // SAFETY: the caller's.
         unsafe {
             give(data, std::ptr::null(), "the address")?;
@@ -75,8 +75,7 @@ pub extern "C" fn refault_pin_free(pin: refault_pin) -> refault_status {
 /// Begins to read `length` bytes from `offset` on in the background, as far as there is room, and returns at once.
 #[unsafe(no_mangle)]
 pub extern "C" fn refault_file_prefetch(file: refault_file, offset: u64, length: u64) -> refault_status {
-    guarded(|| {
-        let file = FILES.find(file)?;
+    on_file(file, |file| {
         file.prefetch(offset..offset.saturating_add(length));
         Ok(())
     })
@@ -85,8 +84,7 @@ pub extern "C" fn refault_file_prefetch(file: refault_file, offset: u64, length:
 /// Makes durable what was written to `length` bytes from `offset` on before; see `refault_file_sync`.
 #[unsafe(no_mangle)]
 pub extern "C" fn refault_file_sync_range(file: refault_file, offset: u64, length: u64) -> refault_status {
-    guarded(|| {
-        let file = FILES.find(file)?;
+    on_file(file, |file| {
         let synced = file.sync_range(offset..offset.saturating_add(length));
         synced.map_err(|error| Failure::system(&error, format!("cannot make it durable: {error}")))
     })

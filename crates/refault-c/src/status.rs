@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What came of a call.
 #[repr(C)]
@@ -47,6 +47,14 @@ impl Failure {
     /// With the number that `refault_error_number()` answers.
     pub(crate) fn numbered(self, number: c_int) -> Failure {
         Failure { number, ..self }
+    }
+
+    /// The same of a file: what the system refused is told with its name.
+    pub(crate) fn on(mut self, path: &Path) -> Failure {
+        if matches!(self.status, REFAULT_SYSTEM | REFAULT_NO_ROOM) {
+            self.message = format!("{}: {}", path.display(), self.message);
+        }
+        self
     }
 
     /// What the system said, in a sentence.

@@ -2,6 +2,12 @@
 //! and the address sanitizer.
 
 mod common;
+#[path = "library/injected.rs"]
+mod injected;
+// Its shells are for tests that look at each answer.
+#[allow(dead_code)]
+#[path = "common/sqlite.rs"]
+mod shell;
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -9,6 +9,7 @@ mod each_call;
 mod futures;
 mod handles;
 mod lengths;
+mod mapped;
 mod model;
 mod neighbours;
 mod numbers;

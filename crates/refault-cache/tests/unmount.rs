@@ -1,7 +1,8 @@
-//! Nothing outlives the program: when it has ended, however it did, the file system that it used can be unmounted at
-//! once.
+//! Nothing outlives the program: when it and its children have ended, however they did, the file system that it used
+//! can be unmounted at once. A thousand times: `REFAULT_TEST_UNMOUNTS=1000 cargo test -p refault-cache --test unmount`.
 
 mod common;
+mod ring_refused;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 
 use common::PAGE;
 use common::mounts::{Mounted, went_well};
-use refault_cache::{CacheOptions, OpenError, PageCache, WriteBack};
+use refault_cache::{CacheOptions, CachedFile, OpenError, PageCache, WriteBack};
 
 /// Names the file in the program that ends.
 const FILE: &str = "REFAULT_TEST_UNMOUNT_FILE";
@@ -18,7 +19,10 @@ const FILE: &str = "REFAULT_TEST_UNMOUNT_FILE";
 const HOW: &str = "REFAULT_TEST_UNMOUNT_HOW";
 
 const PAGES: u64 = 600;
-const ROUNDS: usize = 15;
+/// Unmounts of all ways to end, unless the environment has another number.
+const UNMOUNTS: usize = 144;
+/// Names that number.
+const HOW_MANY: &str = "REFAULT_TEST_UNMOUNTS";
 
 /// Uses a file in all ways, tells that it has, and ends.
 fn uses_and_ends(path: &Path, how: &str) -> ! {
@@ -45,7 +49,13 @@ fn uses_and_ends(path: &Path, how: &str) -> ! {
         drop(futures);
     };
     round(1);
-    std::io::stdout().write_all(b"\nready\n").and_then(|()| std::io::stdout().flush()).expect("who started it reads");
+    // A child has the files open, too, and may use none of them.
+    let child = if how.contains("forked") { child(&file, how.contains("killed")) } else { 0 };
+    let line = format!("\nready {child}\n");
+    std::io::stdout()
+        .write_all(line.as_bytes())
+        .and_then(|()| std::io::stdout().flush())
+        .expect("who started it reads");
     if how.contains("killed") {
         loop {
             (2..=u8::MAX).for_each(round);
@@ -57,6 +67,32 @@ fn uses_and_ends(path: &Path, how: &str) -> ! {
     }
     // Whatever is open stays so.
     std::process::exit(0)
+}
+
+/// A child of this process, which stays until it is ended if it is to.
+fn child(file: &CachedFile, stays: bool) -> i32 {
+    // SAFETY: the child asks for what is refused to it, and ends without running anything of its parent's.
+    match unsafe { libc::fork() } {
+        0 => {
+            let told = file.read_at(&mut [0], 0).is_err() && file.sync().is_err();
+            if told && stays {
+                loop {
+                    std::thread::park();
+                }
+            }
+            // SAFETY: it ends the process.
+            unsafe { libc::_exit(i32::from(!told)) }
+        }
+        child => child,
+    }
+}
+
+/// How the child of a program that has ended did: it is this process's own by then.
+fn adopted(child: i32) -> i32 {
+    let mut status = 0;
+    // SAFETY: a call that writes to one number of this thread's.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child, "{}", std::io::Error::last_os_error());
+    status
 }
 
 /// What umount(8) says, if it is not well.
@@ -87,9 +123,16 @@ fn a_file_system_is_unmounted_as_soon_as_a_program_has_ended() {
         "killed back",
         "ended back full",
         "killed back full",
+        "forked ended",
+        "forked killed back",
+        "forked killed back full",
     ];
+    // SAFETY: it touches no memory.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }, 0);
+    let rounds = std::env::var(HOW_MANY).map_or(UNMOUNTS, |number| number.parse().expect("a number"));
+    let rounds = rounds.div_ceil(ways.len());
     for how in ways {
-        for round in 0..ROUNDS {
+        for round in 0..rounds {
             let path = mounted.0.join("data");
             std::fs::File::create(&path).and_then(|file| file.set_len(PAGES * PAGE as u64)).expect("creates");
             if how.contains("full") {
@@ -103,7 +146,7 @@ fn a_file_system_is_unmounted_as_soon_as_a_program_has_ended() {
                 .spawn()
                 .expect("starts");
             let mut lines = BufReader::new(program.stdout.take().expect("it was asked for")).lines();
-            let is_ready = lines.any(|line| line.is_ok_and(|line| line == "ready"));
+            let child = lines.find_map(|line| line.ok()?.strip_prefix("ready ")?.parse().ok());
             if how.contains("killed") {
                 program.kill().expect("it goes on");
             }
@@ -111,10 +154,17 @@ fn a_file_system_is_unmounted_as_soon_as_a_program_has_ended() {
             if status.code() == Some(77) {
                 return refault_testing::skip("no direct I/O there");
             }
-            assert!(is_ready, "{how}: {status}");
+            let child: i32 = child.unwrap_or_else(|| panic!("{how}: {status}"));
+            if child > 0 {
+                let expected = if how.contains("killed") { libc::SIGKILL } else { 0 };
+                // SAFETY: the child is this process's own by now, or has ended and is waited for.
+                unsafe { libc::kill(child, expected) };
+                assert_eq!(adopted(child), expected, "{how}");
+            }
             unmount(&mounted.0).unwrap_or_else(|said| panic!("{how}, round {round}: {said}"));
             assert!(mount(directory.path(), &mounted.0), "{how}");
             let _ = std::fs::remove_file(mounted.0.join("ballast"));
         }
     }
+    println!("{0} of {0} unmounted at once", rounds * ways.len());
 }

@@ -2,7 +2,8 @@
 //!
 //! [`FileDevice`] is an unlinked file opened with `O_DIRECT` where the file system allows it; batches go through
 //! io_uring, or through `pread`/`pwrite` where io_uring is missing (containers often forbid it). Which one is chosen at
-//! start and named by [`FileDevice::engine`]. A single read never waits for a batch of writes.
+//! start and named by [`FileDevice::engine`]. What a ring does not take is written by `pwrite`. A single read never waits
+//! for a batch of writes.
 //!
 //! Invariants: no other process can open the file (mode 0600, unlinked before the first write).
 
@@ -27,6 +28,9 @@ pub struct Job {
     /// Bytes done, or a negative error number, once the batch has returned.
     pub result: i32,
 }
+
+/// The result of a job that no kernel has seen: no error's number.
+const UNTAKEN: i32 = i32::MIN;
 
 /// What a [`crate::FileStore`] stands on.
 pub trait Device: Send + Sync {
@@ -109,12 +113,12 @@ fn open(directory: &Path, flags: OFlags) -> io::Result<rustix::fd::OwnedFd> {
 
 impl Device for FileDevice {
     unsafe fn write(&self, jobs: &mut [Job]) {
+        jobs.iter_mut().for_each(|job| job.result = UNTAKEN);
         if let Some(uring) = &self.uring {
             // SAFETY: the caller keeps the buffers valid until the batch is done; `Uring::write` returns only then.
             unsafe { uring.write(&self.file, jobs) };
-            return;
         }
-        for job in jobs {
+        for job in jobs.iter_mut().filter(|job| job.result == UNTAKEN) {
             // SAFETY: the buffer is readable for `len` bytes (promised by the caller).
             let bytes = unsafe { std::slice::from_raw_parts(job.buffer, job.len) };
             job.result = match self.file.write_at(bytes, job.offset) {

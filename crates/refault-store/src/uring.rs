@@ -1,43 +1,50 @@
 //! Batched writes through io_uring.
 //!
 //! Invariant: [`Uring::write`] returns only when every job that was submitted has completed, so the kernel never holds
-//! a buffer longer than the borrow. One batch at a time; a batch may be longer than the ring.
+//! a buffer longer than the borrow, and a ring that is kept names no buffer. One batch at a time; a batch may be longer
+//! than the ring. What the kernel does not take is left to the caller, which writes it by `pwrite`.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use io_uring::{IoUring, opcode, types};
 
 use crate::device::Job;
 
 const ENTRIES: u32 = 64;
+/// How long a thread waits before it asks a kernel again that refuses while it has requests.
+const PAUSE: Duration = Duration::from_millis(1);
+
+const UNBROKEN: &str = "invariant: nothing panics under this lock";
 
 pub(crate) struct Uring {
-    ring: Mutex<IoUring>,
+    /// None where the kernel has refused one.
+    ring: Mutex<Option<IoUring>>,
 }
 
 impl Uring {
     pub(crate) fn new() -> io::Result<Uring> {
-        Ok(Uring { ring: Mutex::new(IoUring::new(ENTRIES)?) })
+        Ok(Uring { ring: Mutex::new(Some(IoUring::new(ENTRIES)?)) })
     }
 
     /// In a child after a fork: a ring of its own.
     pub(crate) fn renew(&self) -> io::Result<()> {
-        *self.ring.lock().expect("invariant: nothing panics under this lock") = IoUring::new(ENTRIES)?;
+        *self.ring.lock().expect(UNBROKEN) = Some(IoUring::new(ENTRIES)?);
         Ok(())
     }
 
-    /// Writes all jobs.
+    /// Writes jobs. Those that the kernel does not take keep their result.
     ///
     /// # Safety
     /// Each job's buffer must be readable for its length until this returns.
     pub(crate) unsafe fn write(&self, file: &File, jobs: &mut [Job]) {
-        let mut ring = self.ring.lock().expect("invariant: nothing panics under this lock");
+        let mut held = self.ring.lock().expect(UNBROKEN);
         for chunk in jobs.chunks_mut(ENTRIES as usize) {
-            for (index, job) in chunk.iter_mut().enumerate() {
-                job.result = -libc::EIO;
+            let Some(ring) = held.as_mut() else { return };
+            for (index, job) in chunk.iter().enumerate() {
                 let entry = opcode::Write::new(types::Fd(file.as_raw_fd()), job.buffer, job.len as u32)
                     .offset(job.offset)
                     .build()
@@ -48,22 +55,19 @@ impl Uring {
             }
             let mut outstanding = chunk.len();
             while outstanding > 0 {
-                match ring.submit_and_wait(outstanding) {
-                    Ok(_) => {}
-                    Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
-                    // Nothing of this chunk can be in flight if the ring itself is refused.
-                    Err(_) if ring.submission().len() == outstanding => {
-                        *ring = match IoUring::new(ENTRIES) {
-                            Ok(fresh) => fresh,
-                            Err(_) => return,
-                        };
-                        break;
-                    }
-                    Err(_) => {}
-                }
+                let entered = ring.submit_and_wait(outstanding).map_err(|error| error.raw_os_error());
                 for completion in ring.completion() {
                     chunk[completion.user_data() as usize].result = completion.result();
                     outstanding -= 1;
+                }
+                match entered {
+                    Ok(_) | Err(Some(libc::EINTR)) => {}
+                    // The kernel has none of them. A ring in which they stay would name buffers that have gone.
+                    Err(_) if ring.submission().len() == outstanding => {
+                        *held = IoUring::new(ENTRIES).ok();
+                        break;
+                    }
+                    Err(_) => std::thread::sleep(PAUSE),
                 }
             }
         }

@@ -41,6 +41,10 @@ const CHUNK: usize = FRAMES_PER_HUGE_PAGE;
 const WOKEN: u64 = u64::MAX;
 /// How long the thread waits before it asks a kernel again that could not take its requests.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
+/// `IORING_ENTER_GETEVENTS`.
+const GETEVENTS: u32 = 1;
+/// How often the kernel may say one after the other that it lacks something for the moment.
+const MAX_REFUSALS: u32 = 100;
 
 const UNBROKEN: &str = "invariant: nothing panics under this lock";
 
@@ -227,6 +231,8 @@ struct Thread {
     arming: bool,
     /// The kernel gave a ring that it does not enable, or takes requests no more: threads read.
     broken: bool,
+    /// How often the kernel has refused since it last took requests.
+    refusals: u32,
     closed: bool,
 }
 
@@ -247,6 +253,7 @@ impl Thread {
             armed: false,
             arming: false,
             broken: false,
+            refusals: 0,
             closed: false,
         }
     }
@@ -398,20 +405,25 @@ impl Thread {
         }
         let entered = self.ring.submit_and_wait(wait).map_err(|error| error.raw_os_error());
         self.arming &= !self.ring.submission().is_empty();
-        match entered {
-            Ok(_) | Err(Some(libc::EINTR)) => {}
-            // What was not taken is in the ring still.
-            Err(Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM)) => std::thread::sleep(PAUSE),
-            Err(_) => {
-                let under_way = FLIGHTS - self.free.len() + usize::from(self.arming);
-                if self.ring.submission().len() == under_way {
-                    self.give_up();
-                } else {
-                    // The kernel may still complete the requests that it has taken. Until then no other thread may use
-                    // their frames.
-                    std::thread::sleep(PAUSE);
-                }
+        let error = match entered {
+            Ok(_) => {
+                self.refusals = 0;
+                return;
             }
+            Err(Some(libc::EINTR)) => return,
+            Err(error) => error,
+        };
+        self.refusals += 1;
+        let may_pass = matches!(error, Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM));
+        let under_way = FLIGHTS - self.free.len() + usize::from(self.arming);
+        if !(may_pass && self.refusals < MAX_REFUSALS) && self.ring.submission().len() == under_way {
+            self.give_up();
+        } else {
+            // What was not taken is in the ring still. The kernel may complete what it has taken, and until then no
+            // other thread may use those frames.
+            // SAFETY: nothing is handed over but the wish to see what is complete.
+            let _ = unsafe { self.ring.submitter().enter::<libc::sigset_t>(0, 0, GETEVENTS, None) };
+            std::thread::sleep(PAUSE);
         }
     }
 
