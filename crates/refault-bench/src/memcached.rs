@@ -79,6 +79,11 @@ impl Server {
         Err(failed("five seconds have passed".to_owned()))
     }
 
+    /// Its process.
+    pub fn child(&self) -> &Child {
+        &self.0
+    }
+
     /// Its process id.
     pub fn id(&self) -> u32 {
         self.0.id()

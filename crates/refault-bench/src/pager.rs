@@ -7,9 +7,14 @@
 //! and the pager's own. Of programs that run to their end it is the percentage and the most that zram has taken: their
 //! files need room in the cgroup, and none in our budget. Then both sides run one after the other, several times, the
 //! order reversed every second time; what counts is the median. Ours has no options.
+//!
+//! A third side is `refault run --backend kernel`, which counts code, files and page tables too. So it is given what the
+//! kernel's side has in all: its cgroup's limit, and what zram took in that first run.
 
 pub mod load;
 
+mod backend;
+mod deadline;
 mod idle;
 pub mod kernel;
 mod peers;
@@ -24,6 +29,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use self::backend::Backend;
 use self::rows::{Kind, Row};
 use crate::piecemeal::Piecemeal;
 use refault_console::Failure;
@@ -70,7 +76,7 @@ pub struct PagerArgs {
     /// Python interpreter of the rows sort and duckdb
     #[arg(long, value_name = "FILE", default_value = "python3")]
     python: PathBuf,
-    /// Options for `refault run`, such as --with='--policy=clock'; none as a rule
+    /// Options for `refault run`, such as --with='--policy=clock'; none as a rule. The kernel backend's runs do without
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true, default_value = "", hide_default_value = true)]
     with: String,
     /// Output format
@@ -80,7 +86,7 @@ pub struct PagerArgs {
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Against {
-    /// A memory cgroup with zram swap (LZ4)
+    /// A memory cgroup with zram swap (LZ4), and `refault run --backend kernel`
     Zram,
     /// Nothing: our side only
     Nothing,
@@ -169,9 +175,28 @@ pub struct RowResult {
     resident: u64,
     /// Why the row was not measured.
     left_out: Option<String>,
+    /// Under the kernel backend.
+    kernel: InKernel,
+}
+
+/// A row under `refault run --backend kernel`.
+#[derive(Default)]
+struct InKernel {
+    runs: Vec<Measured>,
+    /// Bytes that it was given; 0 where it is not measured.
+    budget: u64,
+    /// Programs that the kernel killed meanwhile, in a run that did not end well.
+    kills: u32,
+    /// Why there are no further runs.
+    failed: Option<String>,
 }
 
 impl RowResult {
+    /// Whether its ratio is one to zram.
+    fn is_to_zram(&self) -> bool {
+        !self.is_against_itself()
+    }
+
     fn is_against_itself(&self) -> bool {
         matches!(self.row, Row::Fits | Row::Idle)
     }
@@ -185,6 +210,8 @@ struct Plan {
     quick: bool,
     python: PathBuf,
     with: Vec<OsString>,
+    /// Why nothing can be measured under the kernel backend, in words.
+    kernel_missing: Option<String>,
 }
 
 impl Plan {
@@ -216,6 +243,10 @@ pub fn run(args: &PagerArgs) -> Result<(), Failure> {
         quick: args.quick,
         python: args.python.clone(),
         with: args.with.split_whitespace().map(OsString::from).collect(),
+        kernel_missing: match args.against {
+            Against::Zram => backend::obstacle()?,
+            Against::Nothing => Some("--against nothing measures the pager only".to_owned()),
+        },
     };
     let runs = if args.quick { 1 } else { args.runs };
     let progress = Progress::parts("measuring");
@@ -231,7 +262,8 @@ pub fn run(args: &PagerArgs) -> Result<(), Failure> {
 /// All runs of a row.
 fn measure(row: Row, against: Against, runs: u32, plan: &Plan, progress: &Progress) -> Result<RowResult, Failure> {
     let (ours, theirs) = (Vec::new(), Vec::new());
-    let mut result = RowResult { row, ours, theirs, killed: 0, budget: 0, resident: 0, left_out: None };
+    let kernel = InKernel::default();
+    let mut result = RowResult { row, ours, theirs, killed: 0, budget: 0, resident: 0, left_out: None, kernel };
     progress.says(format!("{row}, to begin with"));
     let subject = match side::Subject::new(row, plan) {
         Ok(subject) => subject,
@@ -244,37 +276,65 @@ fn measure(row: Row, against: Against, runs: u32, plan: &Plan, progress: &Progre
     result.resident = subject.resident(row);
     let compares = against == Against::Zram || result.is_against_itself();
     result.budget = result.resident + subject.rest(row) / 2;
+    let mut compressed = 0;
     if result.is_against_itself() {
         result.budget = result.resident;
     } else if compares {
         // Not counted: it says what zram takes.
         match subject.theirs(row, plan)? {
-            // Its files are charged too, and come and go.
-            Other::Ran(measured) if matches!(row.kind(), Kind::Program) => {
-                result.budget = result.resident + measured.compressed_bytes as u64;
+            Other::Ran(measured) => {
+                compressed = measured.compressed_bytes as u64;
+                result.budget = match row.kind() {
+                    // Its files are charged too, and come and go.
+                    Kind::Program => result.resident + compressed,
+                    _ => measured.total_bytes as u64,
+                };
             }
-            Other::Ran(measured) => result.budget = measured.total_bytes as u64,
-            Other::Killed { kills, compressed } => {
-                result.killed = kills;
+            Other::Killed { kills, compressed: most } => {
+                (result.killed, compressed) = (kills, most);
                 result.budget = result.resident + compressed;
             }
         }
     }
+    if plan.kernel_missing.is_none() {
+        result.kernel.budget = match result.is_against_itself() {
+            true => result.resident + ALLOWANCE,
+            false => result.resident + ALLOWANCE + compressed,
+        };
+    }
     for number in 0..runs {
         progress.says(format!("{row}, run {} of {runs}", number + 1));
-        for turn in 0..2 {
-            if (turn + number) % 2 == 0 {
-                result.ours.push(subject.ours(row, result.budget, plan)?);
-            } else if compares && result.killed == 0 {
-                match subject.theirs(row, plan)? {
+        for turn in 0..3 {
+            match if number % 2 == 0 { turn } else { 2 - turn } {
+                0 => result.ours.push(subject.ours(row, Backend::Pager, result.budget, plan)?),
+                1 => result.kernel.run(&subject, row, plan),
+                _ if compares && result.killed == 0 => match subject.theirs(row, plan)? {
                     Other::Ran(measured) => result.theirs.push(measured),
                     Other::Killed { kills, .. } => result.killed = kills,
-                }
+                },
+                _ => {}
             }
         }
         progress.advance(1);
     }
     Ok(result)
+}
+
+impl InKernel {
+    /// One more run, unless one has failed. A failure is the backend's result: the other sides go on.
+    fn run(&mut self, subject: &side::Subject, row: Row, plan: &Plan) {
+        if self.budget == 0 || self.failed.is_some() {
+            return;
+        }
+        let before = backend::kills();
+        match subject.ours(row, Backend::Kernel, self.budget, plan) {
+            Ok(measured) => self.runs.push(measured),
+            Err(failure) => {
+                self.kills += u32::try_from(backend::kills() - before).unwrap_or(u32::MAX);
+                self.failed = Some(failure.line().to_owned());
+            }
+        }
+    }
 }
 
 #[cfg(test)]

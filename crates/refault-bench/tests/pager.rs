@@ -91,6 +91,14 @@ fn both_sides_are_measured_and_nothing_is_left() {
     assert!(budget > f64::from(40 << 20) && budget < f64::from(112 << 20), "{result}");
     assert!(bytes("refault", "total_bytes") <= budget * 1.02, "{result}");
     assert!(bytes("refault", "compressed_bytes") > 0.0, "{result}");
+    // The kernel backend is given the cgroup's limit and what zram took, or is missing for a reason that is said.
+    let kernel = &zipf["kernel"]["operations_per_second"];
+    let is_told = [&result["kernel_missing"], &zipf["kernel_failed"]].iter().any(|why| why.is_string());
+    assert!(kernel.as_f64() > Some(1000.0) || is_told, "{result}");
+    if let Some(total) = zipf["kernel"]["total_bytes"].as_f64() {
+        let kernel_budget = zipf["kernel_budget_bytes"].as_f64().expect("a number");
+        assert!(total <= kernel_budget * 1.02 && kernel_budget < budget + f64::from(8 << 20), "{result}");
+    }
     assert!(result["sides"].as_str().is_some_and(|sides| sides.contains("Linux")), "{result}");
     assert_eq!(machine(), before);
 }

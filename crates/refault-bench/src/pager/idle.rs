@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use refault_console::Failure;
 
+use super::backend::{Backend, refault};
 use super::{Measured, Plan};
 
 /// Programs that a shell starts one after the other.
@@ -14,10 +15,13 @@ const BUDGET: u64 = 256 << 20;
 
 /// Under `refault run`, or alone: an operation is the start and end of one process by a shell; the memory is private to
 /// such a process.
-pub fn measure(is_ours: bool, plan: &Plan) -> Result<Measured, Failure> {
+pub fn measure(managed: Option<Backend>, plan: &Plan) -> Result<Measured, Failure> {
     let start = |script: String| -> Result<(f64, String), Failure> {
-        let mut command = if is_ours { super::side::refault(plan, BUDGET)? } else { Command::new("env") };
-        if is_ours {
+        let mut command = match managed {
+            Some(backend) => refault(&plan.with, backend, BUDGET)?,
+            None => Command::new("env"),
+        };
+        if managed.is_some() {
             command.arg("--");
         }
         command.args(["sh", "-c", &script]).stdin(Stdio::null());

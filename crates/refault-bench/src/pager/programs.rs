@@ -5,11 +5,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use refault_console::Failure;
 use serde_json::Value;
 
+use super::backend::{Backend, refault};
+use super::deadline::Deadline;
 use super::kernel::Kernel;
 use super::rows::Row;
 use super::sources::write_sources;
@@ -21,6 +23,9 @@ const SORT: &str = include_str!("../../programs/sort.py");
 const DUCKDB: &str = include_str!("../../programs/duckdb.py");
 /// Runs of a program that the kernel may kill before the row is given up: each may take minutes.
 const MAX_KILLS: u32 = 3;
+/// A run under the kernel backend is ended after this many times the time alone, and [`MIN_SECONDS`].
+const MAX_SLOWER: f64 = 100.0;
+const MIN_SECONDS: f64 = 60.0;
 /// More than any machine has: a cgroup that only counts.
 const UNLIMITED: u64 = 1 << 50;
 
@@ -31,6 +36,8 @@ pub struct Prepared {
     output: Vec<u8>,
     /// The most memory that it took alone.
     peak: u64,
+    /// The time it took.
+    seconds: f64,
 }
 
 /// Makes the input of a row, and runs it alone to know its output and its memory. `Err(Ok(reason))`: what the row needs
@@ -40,13 +47,13 @@ pub fn prepare(row: Row, plan: &Plan, place: &Path) -> Result<Prepared, Result<S
         return Err(Ok(missing));
     }
     let (command, input) = command(row, plan, place).map_err(Err)?;
-    let mut prepared = Prepared { command, input, output: Vec::new(), peak: 0 };
+    let mut prepared = Prepared { command, input, output: Vec::new(), peak: 0, seconds: 0.0 };
     let kernel = Kernel::new(UNLIMITED, 0).map_err(Err)?;
-    let ran = prepared.execute(kernel.command()).map_err(Err)?;
+    let ran = prepared.execute(kernel.command(), None).map_err(Err)?;
     if !ran.is_success {
         return Err(Err(Failure::failed("the program fails alone", row, ran.status)));
     }
-    (prepared.peak, prepared.output) = (kernel.peak_bytes(), ran.output);
+    (prepared.peak, prepared.output, prepared.seconds) = (kernel.peak_bytes(), ran.output, ran.seconds);
     Ok(prepared)
 }
 
@@ -134,8 +141,8 @@ struct Ran {
 }
 
 impl Prepared {
-    /// Runs the program behind `command`.
-    fn execute(&self, mut command: Command) -> Result<Ran, Failure> {
+    /// Runs the program behind `command`, at most for this time.
+    fn execute(&self, mut command: Command, time: Option<Duration>) -> Result<Ran, Failure> {
         let failed = |error: &std::io::Error| Failure::failed("cannot run", &self.command[0], error);
         command.args(&self.command).stderr(Stdio::null());
         match &self.input {
@@ -143,7 +150,13 @@ impl Prepared {
             None => command.stdin(Stdio::null()),
         };
         let begin = Instant::now();
-        let output = command.output().map_err(|error| failed(&error))?;
+        let child = command.stdout(Stdio::piped()).spawn().map_err(|error| failed(&error))?;
+        let deadline = time.map(|time| Deadline::of(&child, time)).transpose().map_err(|error| failed(&error))?;
+        let output = child.wait_with_output().map_err(|error| failed(&error))?;
+        if deadline.is_some_and(|deadline| deadline.has_passed()) {
+            let words = format!("it had not ended after {:.0} s", time.unwrap_or_default().as_secs_f64());
+            return Err(Failure::failed("a run was ended", &self.command[0], words));
+        }
         let seconds = begin.elapsed().as_secs_f64();
         Ok(Ran { is_success: output.status.success(), status: output.status, output: output.stdout, seconds })
     }
@@ -159,11 +172,13 @@ impl Prepared {
     }
 
     /// A run under `refault run` with `total` bytes of memory in all.
-    pub fn ours(&self, row: Row, total: u64, plan: &Plan, place: &Path) -> Result<Measured, Failure> {
+    pub fn ours(&self, row: Row, backend: Backend, total: u64, plan: &Plan, place: &Path) -> Result<Measured, Failure> {
         let summary = place.join("summary.json");
-        let mut command = super::side::refault(plan, total)?;
+        let mut command = refault(&plan.with, backend, total)?;
         command.arg("--summary").arg(&summary).arg("--");
-        let mut measured = self.measured(row, &self.execute(command)?)?;
+        let time =
+            (backend == Backend::Kernel).then(|| Duration::from_secs_f64(self.seconds * MAX_SLOWER + MIN_SECONDS));
+        let mut measured = self.measured(row, &self.execute(command, time)?)?;
         let text = std::fs::read_to_string(&summary).unwrap_or_default();
         let said: Value = serde_json::from_str(&text).unwrap_or_default();
         let field = |name: &str| said[name].as_f64().unwrap_or(f64::NAN);
@@ -177,7 +192,7 @@ impl Prepared {
         let mut kills = 0;
         loop {
             let kernel = Kernel::new(self.resident(row) + ALLOWANCE, self.peak * 2)?;
-            let ran = self.execute(kernel.command())?;
+            let ran = self.execute(kernel.command(), None)?;
             let (total, compressed) = (kernel.peak_bytes() + kernel.peak_compressed(), kernel.peak_compressed());
             if kernel.kills() > 0 {
                 kills += 1;

@@ -3,10 +3,13 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use refault_pager::HistogramCounts;
 use serde_json::Value;
 
+use super::backend::{Backend, refault};
+use super::deadline::Deadline;
 use super::kernel::Kernel;
 use super::load::READY;
 use super::programs::Prepared;
@@ -18,13 +21,10 @@ use refault_console::Failure;
 
 /// Runs that the kernel may kill before the row is given up.
 const MAX_KILLS: u32 = 10;
-
-/// Command line of `refault run` with `total` bytes of memory in all; `--` and the program are to be added.
-pub fn refault(plan: &Plan, total: u64) -> Result<Command, Failure> {
-    let mut command = Command::new(tool::refault()?);
-    command.args(["run", "--quiet", "--memory", &total.to_string()]).args(&plan.with);
-    Ok(command)
-}
+/// A load under the kernel backend that takes longer than usual by this factor is ended.
+const MAX_SLOWER: f64 = 10.0;
+/// Seconds that a load may take until it begins.
+const SETTING_UP: f64 = 10.0;
 
 /// What a row runs, ready to be run on either side.
 pub struct Subject {
@@ -61,23 +61,23 @@ impl Subject {
     }
 
     /// A run under `refault run` with `total` bytes of memory in all.
-    pub fn ours(&self, row: Row, total: u64, plan: &Plan) -> Result<Measured, Failure> {
+    pub fn ours(&self, row: Row, backend: Backend, total: u64, plan: &Plan) -> Result<Measured, Failure> {
         if matches!(row.kind(), Kind::Idle) {
-            return super::idle::measure(true, plan);
+            return super::idle::measure(Some(backend), plan);
         }
         if let Some(program) = &self.program {
-            return program.ours(row, total, plan, &self.place.path);
+            return program.ours(row, backend, total, plan, &self.place.path);
         }
         let stats = self.place.path.join("stats");
-        let mut command = refault(plan, total)?;
+        let mut command = refault(&plan.with, backend, total)?;
         command.arg("--stats").arg(&stats).args(["--stats-interval", "200", "--"]);
-        drive(row, plan, &self.place, command, &mut Ours { stats, lines_before: 0 })
+        drive(row, plan, &self.place, command, &mut Ours { stats, lines_before: 0, backend })
     }
 
     /// A run in a cgroup with zram, or, where everything fits, of the program alone.
     pub fn theirs(&self, row: Row, plan: &Plan) -> Result<Other, Failure> {
         if matches!(row.kind(), Kind::Idle) {
-            return super::idle::measure(false, plan).map(Other::Ran);
+            return super::idle::measure(None, plan).map(Other::Ran);
         }
         if let Some(program) = &self.program {
             return program.theirs(row);
@@ -135,17 +135,27 @@ trait Sampler {
     fn is_ours(&self) -> bool {
         false
     }
+    /// The longest that the run may take.
+    fn time(&self, _row: Row, _plan: &Plan) -> Option<Duration> {
+        None
+    }
 }
 
 /// Looks at the statistics of `refault run`.
 struct Ours {
     stats: PathBuf,
     lines_before: usize,
+    backend: Backend,
 }
 
 impl Sampler for Ours {
     fn is_ours(&self) -> bool {
         true
+    }
+
+    fn time(&self, row: Row, plan: &Plan) -> Option<Duration> {
+        let usual = plan.warm_up(row) + plan.seconds(row);
+        (self.backend == Backend::Kernel).then(|| Duration::from_secs_f64(MAX_SLOWER * (usual + SETTING_UP)))
     }
 
     fn begins(&mut self) {
@@ -157,7 +167,7 @@ impl Sampler for Ours {
         // The next line is written after the counted time.
         let mut after = None;
         for _ in 0..100 {
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(20));
             let now = lines(&self.stats);
             if now.len() > within.len() {
                 after = now.into_iter().nth(within.len());
@@ -233,6 +243,7 @@ fn drive(
     }
     let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut load = Ended(started.map_err(|error| Failure::failed("cannot start", row, error))?);
+    let deadline = deadline(&load.0, row, plan, sampler)?;
     let output = load.0.stdout.take().expect("invariant: the output was asked for");
     let mut output = BufReader::new(output).lines().map_while(Result::ok);
     if output.next().as_deref() == Some(READY) {
@@ -241,6 +252,9 @@ fn drive(
     let line = output.next().unwrap_or_default();
     let Ok(result) = serde_json::from_str::<Value>(&line) else {
         let status = load.0.wait().map(|status| status.to_string()).unwrap_or_default();
+        if let Some(failure) = passed(deadline.as_ref(), row, plan, sampler) {
+            return Err(failure);
+        }
         return Err(Failure::failed("the load ended without a result", row, status));
     };
     let field = |name: &str| result[name].as_f64().unwrap_or(0.0);
@@ -254,6 +268,20 @@ fn drive(
     let faults = sampler.ends(plan.seconds(row), &mut measured);
     measured.set_latencies(&latencies, field("max_ns"), faults);
     Ok(measured)
+}
+
+/// Ends a run that takes too long.
+fn deadline(child: &Child, row: Row, plan: &Plan, sampler: &dyn Sampler) -> Result<Option<Deadline>, Failure> {
+    let time = sampler.time(row, plan);
+    let deadline = time.map(|time| Deadline::of(child, time)).transpose();
+    deadline.map_err(|error| Failure::failed("cannot watch", row, error))
+}
+
+/// What is said if it has.
+fn passed(deadline: Option<&Deadline>, row: Row, plan: &Plan, sampler: &dyn Sampler) -> Option<Failure> {
+    let seconds = sampler.time(row, plan)?.as_secs();
+    let failure = || Failure::failed("a run was ended", row, format!("it had no result after {seconds} s"));
+    deadline?.has_passed().then(failure)
 }
 
 impl Measured {
@@ -276,8 +304,10 @@ fn drive_memcached(
 ) -> Result<Measured, Failure> {
     let (socket, wanted) = (place.socket(), memcached_plan(row, plan));
     let server = Server::start(&mut server_command(command, row, plan, place), &socket)?;
-    memcached::fill(&socket, &wanted)?;
-    let seen = memcached::read(&socket, &wanted, &server, || sampler.begins())?;
+    let deadline = deadline(server.child(), row, plan, sampler)?;
+    let seen = memcached::fill(&socket, &wanted)
+        .and_then(|()| memcached::read(&socket, &wanted, &server, || sampler.begins()))
+        .map_err(|failure| passed(deadline.as_ref(), row, plan, sampler).unwrap_or(failure))?;
     let mut measured = Measured {
         operations_per_second: seen.operations as f64 / wanted.seconds,
         cpu_seconds: seen.server_cpu,
