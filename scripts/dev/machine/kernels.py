@@ -12,8 +12,8 @@ KERNELS = {
     "6.12": (r"linux-image-6\.12\.\d+\+deb13-amd64-unsigned|linux-image-6\.12\.\d+\+deb13-amd64", "trixie"),
     "7.2": (r"linux-(image|binary|modules|base)-7\.2\.\d+\+deb\d+-amd64", "sid"),
 }
-# What `refault run` says on a kernel that is too old for it.
-REFUSES = {"6.1": "use Linux 6.8 or later"}
+# What the pager says on a kernel that is too old for it.
+REFUSALS = {"6.1": "use Linux 6.8 or later"}
 # What the checks need of a kernel that may be a module.
 MODULES = ["zram", "zstd", "lz4", "lzo_rle"]
 MEMORY = "1536M"
