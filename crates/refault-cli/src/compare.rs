@@ -9,6 +9,7 @@ use crate::source::kernels::{Kernels, Shown};
 use crate::source::{RunsArgs, SourceArgs, say_remarks};
 use crate::tables;
 use refault_console::{Contents, Failure, Format, Progress, say, with_output};
+use refault_core::policy::registry::{Fact, PolicySpec};
 use refault_lab::policies::{all_policies, names_best, parse_policies};
 use refault_lab::results::{sizes_of, to_json, write_csv};
 use refault_lab::size::{PAGE_BYTES, Size};
@@ -58,6 +59,11 @@ pub struct CompareArgs {
     /// gdsf, lhd and hyperbolic weigh sizes [default: an object has as many pages as its size needs]
     #[arg(long, conflicts_with_all = ["dask", "swap", "objects_have_sizes", "objects_one_page_each"])]
     objects_whole: bool,
+    /// Files are read ahead as Linux does: a page that follows the last read, or that lies behind pages in memory, comes
+    /// with others. SIZE is the largest window, and at most a quarter of memory [default without SIZE: 128K]
+    #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "128K",
+          value_parser = window, conflicts_with_all = ["dask", "objects_whole"])]
+    readahead: Option<u32>,
     /// Run on the Dask cluster whose scheduler is at ADDRESS, by the Python package refault; workers read the traces by
     /// their paths
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["jobs", "report"])]
@@ -106,8 +112,8 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     };
     results.iter().for_each(|trace| say_remarks(&trace.trace, &trace.reading));
     let verdict = judge(&results, &args.baseline);
-    let kernels = match args.objects_whole {
-        // Kernels hold pages.
+    let kernels = match args.objects_whole || args.readahead.is_some() {
+        // Kernels hold pages, and were asked for loads without readahead.
         true => Vec::new(),
         false => kernels(&sources, &results, args).or_else(|error| match args.dask {
             // What workers read need not be readable here.
@@ -187,11 +193,41 @@ fn warm_up(text: &str) -> Result<WarmUp, String> {
     }
 }
 
+/// Policies that do not need to know the future: what is read ahead is not in it. One that was named is refused.
+fn without_future(policies: Vec<PolicySpec>, named: bool) -> Result<Vec<PolicySpec>, Failure> {
+    let (future, others): (Vec<_>, Vec<_>) = policies.into_iter().partition(|spec| spec.entry.is(Fact::NeedsFuture));
+    match future.first() {
+        Some(one) if others.is_empty() => {
+            let what = format!("{} knows what is accessed, and not what is read ahead", one.label);
+            Err(Failure::usage("a policy cannot be compared with --readahead", what, "name others"))
+        }
+        Some(one) if named => {
+            say(format_args!("{} is left out: it knows what is accessed, and not what is read ahead", one.label));
+            Ok(others)
+        }
+        _ => Ok(others),
+    }
+}
+
+/// Pages of the largest window.
+fn window(text: &str) -> Result<u32, String> {
+    const MAX_PAGES: u64 = 1 << 14;
+    let bytes = refault_config::units::size(text).map_err(str::to_owned)?;
+    match bytes / PAGE_BYTES {
+        pages @ 1..=MAX_PAGES if bytes.is_multiple_of(PAGE_BYTES) => Ok(pages as u32),
+        _ => Err("a window is of whole pages of 4K, and at most 64M".to_owned()),
+    }
+}
+
 fn sweep_of(args: &CompareArgs) -> Result<Sweep, Failure> {
     let policies = match (args.policies.is_empty(), args.objects_whole) {
         (true, true) => objects::all_policies(),
         (true, false) => all_policies(),
         (false, _) => parse_policies(&args.policies)?,
+    };
+    let policies = match args.readahead {
+        Some(_) => without_future(policies, !args.policies.is_empty())?,
+        None => policies,
     };
     // A mistyped baseline must not be a verdict without one.
     parse_policies(std::slice::from_ref(&args.baseline))?;
@@ -229,5 +265,6 @@ fn sweep_of(args: &CompareArgs) -> Result<Sweep, Failure> {
         samples: SAMPLES,
         memory_budget: memory_budget(),
         warm_up: args.warm_up,
+        read_ahead: args.readahead,
     })
 }

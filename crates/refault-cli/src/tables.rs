@@ -71,6 +71,12 @@ pub fn write_table(out: &mut dyn Write, results: &[TraceRuns], timing: bool) -> 
         for part in parts(trace, &sizes) {
             write_lines(out, &figure_table(trace, part, Run::miss_ratio, true))?;
         }
+        if trace.runs.iter().any(|run| run.outcome.read_ahead.is_some()) {
+            writeln!(out, "pages read from files, asked for or ahead, in % of accesses:")?;
+            for part in parts(trace, &sizes) {
+                write_lines(out, &figure_table(trace, part, read_ratio, false))?;
+            }
+        }
         if trace.runs.iter().any(|run| run.bytes.is_some()) {
             writeln!(out, "by bytes:")?;
             for part in parts(trace, &sizes) {
@@ -108,6 +114,11 @@ fn byte_ratio(run: &Run) -> f64 {
     run.bytes.map_or(0.0, |bytes| bytes.miss_ratio())
 }
 
+/// Pages read from files per access.
+fn read_ratio(run: &Run) -> f64 {
+    run.outcome.counters.file_reads as f64 / run.outcome.accesses.max(1) as f64
+}
+
 /// A figure from 0 to 1 of each run, by policy and size; `mark` puts a star at the fewest misses.
 fn figure_table(trace: &TraceRuns, sizes: &[u64], figure: fn(&Run) -> f64, mark: bool) -> Table {
     let mut table = plain_table();
@@ -139,6 +150,8 @@ fn counter_table(trace: &TraceRuns, timing: bool) -> Table {
     let mut table = plain_table();
     let sized = trace.runs.iter().any(|run| run.bytes.is_some());
     let columns = ["policy", "memory", "misses", "miss %"].into_iter().chain(sized.then_some("byte miss %"));
+    let ahead = trace.runs.iter().any(|run| run.outcome.read_ahead.is_some());
+    let columns = columns.chain(["read", "unused"].into_iter().filter(|_| ahead));
     let counters = ["refaults", "pgscan", "pgsteal", "pgactivate", "pgdeactivate"];
     table.set_header(columns.chain(counters).chain(timing.then_some("M accesses/s")));
     let percent = percent_format(trace.runs.iter().map(Run::miss_ratio));
@@ -151,6 +164,8 @@ fn counter_table(trace: &TraceRuns, timing: bool) -> Table {
             grouped(run.outcome.misses),
             percent(run.miss_ratio()),
         ];
+        let read = run.outcome.read_ahead.filter(|_| ahead);
+        let read = read.into_iter().flat_map(|read| [grouped(counters.file_reads), grouped(read.unused)]);
         let counted = [
             grouped(counters.workingset_refault_anon + counters.workingset_refault_file),
             grouped(counters.pgscan),
@@ -159,7 +174,7 @@ fn counter_table(trace: &TraceRuns, timing: bool) -> Table {
             grouped(counters.pgdeactivate),
         ];
         let speed = timing.then(|| format!("{:.1}", run.accesses_per_second() / 1e6));
-        table.add_row(misses.into_iter().chain(bytes).chain(counted).chain(speed));
+        table.add_row(misses.into_iter().chain(bytes).chain(read).chain(counted).chain(speed));
     }
     align_numbers(&mut table);
     table

@@ -473,3 +473,58 @@ fn strict_refuses_objects_that_change_their_size() {
         text(&output.stderr)
     );
 }
+
+/// A sequential file of 4,000 pages, then every hundredth page of it.
+fn scanned(directory: &TempDir) -> String {
+    trace(directory, "scan.u64", (0..4000u64).chain((0..40).map(|number| number * 100)))
+}
+
+#[test]
+fn readahead_is_told_beside_misses() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let path = scanned(&directory);
+    let common = ["compare", "--trace", &path, "--kind", "fd", "--policy", "lru,mglru", "--memory", "500p"];
+    let ahead = csv(&[&common[..], &["--readahead", "--format", "csv"]].concat());
+    let column = |name: &str| ahead[0].iter().position(|field| field == name).expect("a column");
+    // The first page of the scan, and each of those that are far apart; the scan's end may still be there.
+    let misses: u64 = ahead[1][column("misses")].parse().expect("a number");
+    assert!((30..=41).contains(&misses), "{misses}");
+    let [reads, pages, unused] = ["file_reads", "pages_read_ahead", "pages_read_ahead_unused"]
+        .map(|name| ahead[1][column(name)].parse::<u64>().expect("a number"));
+    assert_eq!(reads, misses + pages);
+    assert!(unused <= pages);
+    let json = refault(&[&common[..], &["--readahead=16K", "--format", "json"]].concat());
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert!(json["runs"][0]["pages_read_ahead"].as_u64().expect("a number") > 3000);
+    let table = stdout(&[&common[..], &["--readahead"]].concat());
+    let header = table.lines().find(|line| line.contains("policy")).expect("a header");
+    assert!(header.contains("read") && header.contains("unused"), "{table}");
+    let many = stdout(&["compare", "--trace", &path, "--kind", "fd", "--policy", "lru", "--readahead"]);
+    assert!(many.contains("pages read from files, asked for or ahead, in % of accesses:"), "{many}");
+    let without = csv(&[&common[..], &["--format", "csv"]].concat());
+    assert!(!without[0].iter().any(|field| field == "pages_read_ahead"));
+}
+
+#[test]
+fn where_nothing_can_be_read_ahead_it_is_said() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let path = scanned(&directory);
+    let objects = directory.path().join("objects.csv");
+    std::fs::write(&objects, "time_s,key,size\n1,a,10\n2,b,10\n").expect("a file");
+    let objects = objects.to_str().expect("a path");
+    let refusals: [(&[&str], &str); 6] = [
+        (&["--trace", &path, "--readahead"], "all of its accesses are to anonymous memory; --kind says otherwise"),
+        (&["--trace", objects, "--readahead"], "a trace of objects, none of which lies beside another"),
+        (&["--trace", &path, "--kind", "fd", "--readahead=5000"], "whole pages"),
+        (&["--trace", &path, "--kind", "fd", "--readahead=0"], "whole pages"),
+        (&["--trace", &path, "--kind", "fd", "--readahead", "--policy", "opt"], "not what is read ahead"),
+        (&["--trace", objects, "--readahead", "--objects-whole"], "cannot be used with"),
+    ];
+    for (arguments, reason) in refusals {
+        let output = refault(&[&["compare"][..], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(reason), "{arguments:?}: {}", text(&output.stderr));
+    }
+    let both = refault(&["compare", "--trace", &path, "--kind", "fd", "--readahead", "--policy", "opt,lru"]);
+    assert!(both.status.success() && text(&both.stderr).contains("opt is left out"), "{}", text(&both.stderr));
+}

@@ -41,6 +41,8 @@
 //! assert_eq!(free_swap(&mut frames, 0), 0);
 //! ```
 
+pub mod readahead;
+
 use crate::page::{LruvecId, PageId, Shadow};
 
 /// The answer to a reference check of one page (spec: classic §4).

@@ -20,7 +20,7 @@ use std::time::Duration;
 use refault_core::Counters;
 use refault_core::adaptive::Way;
 use refault_core::policy::registry::{Fact, PolicySpec};
-use refault_sim::Outcome;
+use refault_sim::{Outcome, ReadAheadCounts};
 use refault_trace::Reading;
 use serde_json::{Map, Value, json};
 
@@ -31,6 +31,8 @@ pub const LEADING_FIELDS: [&str; 8] =
     ["trace", "policy", "memory_pages", "accesses", "distinct_pages", "hits", "misses", "miss_ratio"];
 /// The fields between the counters and the times, if any trace says how many bytes its accesses stand for.
 pub const BYTE_FIELDS: [&str; 3] = ["bytes", "byte_misses", "byte_miss_ratio"];
+/// The fields between the counters and the times, where pages were read ahead.
+pub const READ_AHEAD_FIELDS: [&str; 2] = ["pages_read_ahead", "pages_read_ahead_unused"];
 /// The fields after the counters, in order: the only ones that differ between two runs of one command.
 pub const TRAILING_FIELDS: [&str; 2] = ["wall_seconds", "accesses_per_second"];
 
@@ -39,8 +41,10 @@ pub fn write_csv(out: &mut dyn Write, results: &[TraceRuns], timing: bool) -> st
     let mut csv = csv::Writer::from_writer(out);
     let sized = rows(results).any(|(_, run)| run.bytes.is_some());
     let bytes = BYTE_FIELDS.iter().filter(|_| sized);
+    let reads_ahead = rows(results).any(|(_, run)| run.outcome.read_ahead.is_some());
+    let ahead = READ_AHEAD_FIELDS.iter().filter(|_| reads_ahead);
     let times = TRAILING_FIELDS.iter().filter(|_| timing);
-    csv.write_record(LEADING_FIELDS.iter().chain(Counters::NAMES).chain(bytes).chain(times))?;
+    csv.write_record(LEADING_FIELDS.iter().chain(Counters::NAMES).chain(bytes).chain(ahead).chain(times))?;
     for (trace, run) in rows(results) {
         let mut record = vec![
             trace.trace.clone(),
@@ -59,6 +63,10 @@ pub fn write_csv(out: &mut dyn Write, results: &[TraceRuns], timing: bool) -> st
             (true, Some(bytes)) => {
                 record.extend([bytes.all.to_string(), bytes.missed.to_string(), bytes.miss_ratio().to_string()]);
             }
+        }
+        if reads_ahead {
+            let counts = run.outcome.read_ahead.unwrap_or_default();
+            record.extend([counts.pages.to_string(), counts.unused.to_string()]);
         }
         if timing {
             record.push(format!("{:.6}", run.wall.as_secs_f64()));
@@ -144,6 +152,13 @@ fn run_of(row: &Value) -> Result<Run, String> {
             misses: number(row, "misses")?,
             counters,
             resident: 0,
+            read_ahead: match row.get(READ_AHEAD_FIELDS[0]) {
+                None => None,
+                Some(_) => Some(ReadAheadCounts {
+                    pages: number(row, READ_AHEAD_FIELDS[0])?,
+                    unused: number(row, READ_AHEAD_FIELDS[1])?,
+                }),
+            },
         },
         bytes: match row.get("bytes") {
             None => None,
@@ -186,6 +201,10 @@ fn json_run(trace: &TraceRuns, run: &Run, timing: bool) -> Map<String, Value> {
         put("bytes", json!(bytes.all));
         put("byte_misses", json!(bytes.missed));
         put("byte_miss_ratio", json!(bytes.miss_ratio()));
+    }
+    if let Some(counts) = run.outcome.read_ahead {
+        put(READ_AHEAD_FIELDS[0], json!(counts.pages));
+        put(READ_AHEAD_FIELDS[1], json!(counts.unused));
     }
     if timing {
         put("wall_seconds", json!(run.wall.as_secs_f64()));

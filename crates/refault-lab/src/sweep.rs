@@ -20,6 +20,7 @@
 //! # Ok::<(), refault_lab::LabError>(())
 //! ```
 
+mod blocks;
 pub mod objects;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,19 +33,17 @@ use refault_core::policy::registry::{BuildContext, Fact, PolicySpec};
 use refault_core::textbook::NextUse;
 use refault_sim::flat_memory::Swap;
 use refault_sim::named::{self, DynReplay};
-use refault_sim::{Access, Layout, LayoutBuilder, Limits, Outcome};
+use refault_sim::{Layout, LayoutBuilder, Limits, Outcome};
 
 use crate::error::LabError;
 use crate::meminfo;
 use crate::progress::Progress;
 
 use crate::size::{Size, bytes_text};
-use crate::source::{Accesses, TraceReader};
-use refault_trace::{Reading, UNKNOWN_BYTES};
+use crate::source::Accesses;
+pub(crate) use blocks::{Block, Decoder};
+use refault_trace::Reading;
 
-/// Accesses that the simulations get at a time: 2 MiB, a part of the last-level cache, so that the simulations after
-/// the first do not read it from memory.
-const BLOCK_ACCESSES: usize = 1 << 18;
 /// Bytes a simulation needs for each page id, for grouping only: what the most expensive policies take.
 const BYTES_PER_PAGE: u64 = 64;
 
@@ -68,6 +67,8 @@ pub struct Sweep {
     pub memory_budget: u64,
     /// Accesses at the start that fill the memories and are not counted.
     pub warm_up: WarmUp,
+    /// Pages of the largest window of readahead; `None`: pages come in when they are accessed.
+    pub read_ahead: Option<u32>,
 }
 
 /// The start of a trace, as a number of accesses or as a share of them.
@@ -180,6 +181,7 @@ impl Sweep {
             samples: 0,
             memory_budget: memory_budget(),
             warm_up: WarmUp::Accesses(0),
+            read_ahead: None,
         }
     }
 }
@@ -205,15 +207,16 @@ pub fn run_all<A: Accesses>(sources: &[A], plan: &Sweep, progress: &dyn Progress
 fn one_by_one<A: Accesses>(sources: &[A], plan: &Sweep, progress: &dyn Progress) -> Result<Vec<TraceRuns>, LabError> {
     threads(plan.jobs)?.install(|| {
         let mut done = Vec::with_capacity(sources.len());
-        let mut layout = sources.first().map(|first| first_pass(first, &|| false));
+        let mut layout = sources.first().map(|first| first_pass(first, plan.read_ahead, &|| false));
         for (index, source) in sources.iter().enumerate() {
             let Some(this) = layout else { break };
             let this = this?;
             let next = sources.get(index + 1);
             let failed = AtomicBool::new(false);
+            let ends = || failed.load(Ordering::Relaxed) || progress.is_cancelled();
             let (runs, ahead) = rayon::join(
                 || simulate(source, this, plan, progress).inspect_err(|_| failed.store(true, Ordering::Relaxed)),
-                || next.map(|next| first_pass(next, &|| failed.load(Ordering::Relaxed) || progress.is_cancelled())),
+                || next.map(|next| first_pass(next, plan.read_ahead, &ends)),
             );
             done.push(runs?);
             layout = ahead;
@@ -254,7 +257,7 @@ fn side_by_side<A: Accesses>(sources: &[A], plan: &Sweep, progress: &dyn Progres
 
 /// Runs a sweep over one trace.
 pub fn sweep(source: &dyn Accesses, sweep: &Sweep, progress: &dyn Progress) -> Result<TraceRuns, LabError> {
-    threads(sweep.jobs)?.install(|| simulate(source, first_pass(source, &|| false)?, sweep, progress))
+    threads(sweep.jobs)?.install(|| simulate(source, first_pass(source, sweep.read_ahead, &|| false)?, sweep, progress))
 }
 
 pub(crate) fn threads(jobs: usize) -> Result<rayon::ThreadPool, LabError> {
@@ -318,14 +321,19 @@ pub fn layout_of(source: &dyn Accesses) -> Result<Layout, LabError> {
 /// # Errors
 /// As [`layout_of`].
 pub fn layout_and_reading_of(source: &dyn Accesses) -> Result<(Layout, Reading), LabError> {
-    first_pass(source, &|| false)
+    first_pass(source, None, &|| false)
 }
 
 /// The first pass, and what the reader had to say; cancelled as soon as `ends` says that the caller wants it no more.
-fn first_pass(source: &dyn Accesses, ends: &dyn Fn() -> bool) -> Result<(Layout, Reading), LabError> {
+fn first_pass(
+    source: &dyn Accesses,
+    read_ahead: Option<u32>,
+    ends: &dyn Fn() -> bool,
+) -> Result<(Layout, Reading), LabError> {
     let mut reader = source.open()?;
     let mut buffer = Vec::new();
     let mut builder = LayoutBuilder::new();
+    builder.reads_ahead(read_ahead.unwrap_or(0));
     loop {
         let block = reader.next_block(&mut buffer)?;
         if block.is_empty() {
@@ -342,7 +350,22 @@ fn first_pass(source: &dyn Accesses, ends: &dyn Fn() -> bool) -> Result<(Layout,
     if layout.accesses() == 0 {
         return Err(LabError::request("trace is empty", source.name(), "a trace has at least one access"));
     }
-    Ok((layout, Reading::of(&*reader)))
+    let reading = Reading::of(&*reader);
+    if read_ahead.is_some() {
+        has_neighbours(source, &layout, &reading)?;
+    }
+    Ok((layout, reading))
+}
+
+/// Readahead follows offsets: where nothing lies beside another, it would tell nothing.
+fn has_neighbours(source: &dyn Accesses, layout: &Layout, reading: &Reading) -> Result<(), LabError> {
+    let what = match (&reading.objects, layout.distinct_file()) {
+        (Some(_), _) => "it is a trace of objects, none of which lies beside another",
+        (None, 0) => "all of its accesses are to anonymous memory; --kind says otherwise",
+        (None, _) => return Ok(()),
+    };
+    let name = format!("{}: {what}", source.name());
+    Err(LabError::request("nothing can be read ahead", name, "compare it without --readahead"))
 }
 
 /// What opt must know: one more pass, and 8 bytes per access.
@@ -399,67 +422,6 @@ fn feed(
     Ok(())
 }
 
-/// Accesses that the simulations get at a time.
-#[derive(Default)]
-pub(crate) struct Block {
-    pub(crate) accesses: Vec<Access>,
-    /// What each stands for, or [`UNKNOWN_BYTES`]; empty as long as the trace says nothing.
-    pub(crate) bytes: Vec<u64>,
-}
-
-impl Block {
-    /// Accesses that say no size count for no bytes.
-    fn leave_out_unknown(&mut self) {
-        self.bytes.iter_mut().filter(|bytes| **bytes == UNKNOWN_BYTES).for_each(|bytes| *bytes = 0);
-    }
-}
-
-/// The second pass: entries as accesses to the ids of a layout.
-pub(crate) struct Decoder {
-    pub(crate) reader: Box<dyn TraceReader>,
-    buffer: Vec<refault_trace::Entry>,
-    /// Handed out so far.
-    accesses: u64,
-}
-
-impl Decoder {
-    pub(crate) fn new(source: &dyn Accesses) -> Result<Decoder, LabError> {
-        Ok(Decoder { reader: source.open()?, buffer: Vec::new(), accesses: 0 })
-    }
-
-    /// Replaces `block` by the next accesses; empty at the end.
-    pub(crate) fn fill(&mut self, layout: &Layout, block: &mut Block) -> Result<(), LabError> {
-        block.accesses.clear();
-        block.bytes.clear();
-        while block.accesses.len() < BLOCK_ACCESSES {
-            let read = self.reader.read_block(&mut self.buffer)?;
-            self.accesses += read as u64;
-            if (read == 0 && self.accesses != layout.accesses()) || self.accesses > layout.accesses() {
-                return Err(changed());
-            }
-            if read == 0 {
-                break;
-            }
-            layout.try_translate(&self.buffer, &mut block.accesses).map_err(|_| changed())?;
-            match self.reader.block_bytes() {
-                Some(bytes) => {
-                    // Accesses before the first that says a size.
-                    block.bytes.resize(block.accesses.len() - read, UNKNOWN_BYTES);
-                    block.bytes.extend_from_slice(bytes);
-                }
-                None if block.bytes.is_empty() => {}
-                None => block.bytes.resize(block.accesses.len(), UNKNOWN_BYTES),
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Pages that the first pass has not seen have no ids.
-fn changed() -> LabError {
-    LabError::request("a trace has changed", "while it was read", "leave it alone meanwhile, or compare a copy")
-}
-
 /// A simulation that has not been given its memory yet.
 struct Planned<'a> {
     spec: &'a PolicySpec,
@@ -467,6 +429,7 @@ struct Planned<'a> {
     swap: Swap,
     sample_every: u64,
     warm_up: u64,
+    read_ahead: Option<u32>,
 }
 
 fn plan<'a>(sweep: &'a Sweep, layout: &Layout) -> Vec<Planned<'a>> {
@@ -478,18 +441,31 @@ fn plan<'a>(sweep: &'a Sweep, layout: &Layout) -> Vec<Planned<'a>> {
     let sample_every = if sweep.samples == 0 { u64::MAX } else { layout.accesses().div_ceil(sweep.samples) };
     let warm_up = sweep.warm_up.accesses(layout.accesses());
     let runs = sweep.policies.iter().flat_map(|spec| sweep.sizes.iter().map(move |size| (spec, size)));
-    runs.map(|(spec, size)| Planned { spec, memory_pages: size.pages(distinct), swap, sample_every, warm_up }).collect()
+    let read_ahead = sweep.read_ahead;
+    let planned = |(spec, size): (_, &Size)| Planned {
+        spec,
+        memory_pages: size.pages(distinct),
+        swap,
+        sample_every,
+        warm_up,
+        read_ahead,
+    };
+    runs.map(planned).collect()
 }
 
 impl Planned<'_> {
     fn start(self, layout: &Layout, context: &BuildContext) -> Running {
         let memory_pages = usize::try_from(self.memory_pages).unwrap_or(usize::MAX);
         let limits = Limits { memory_pages, swap: self.swap };
+        let mut simulation = named::replay(self.spec, context, layout, limits);
+        if let Some(window) = self.read_ahead {
+            simulation.read_ahead(layout, window);
+        }
         Running {
             policy: self.spec.label.clone(),
             needs_future: self.spec.entry.is(Fact::NeedsFuture),
             memory_pages: self.memory_pages,
-            simulation: named::replay(self.spec, context, layout, limits),
+            simulation,
             wall: Duration::ZERO,
             sample_every: self.sample_every,
             until_sample: self.sample_every,
@@ -572,6 +548,7 @@ impl Running {
                 hits: outcome.hits - cold.hits,
                 misses: outcome.misses - cold.misses,
                 counters: outcome.counters.since(&cold.counters),
+                read_ahead: outcome.read_ahead.zip(cold.read_ahead).map(|(all, cold)| all.since(&cold)),
                 resident: outcome.resident,
             },
         };

@@ -36,6 +36,9 @@ pub const REGION_PAGES: u64 = 512;
 /// A type is laid out densely while its span is at most this many times its distinct pages, plus a region.
 const DENSE_FACTOR: u64 = 8;
 
+/// Page numbers of a file or a disk: its first is a multiple of this (`refault_trace` gives ranges of 2^36 or 2^44 pages).
+pub(crate) const FILE_PAGES: u64 = 1 << 36;
+
 /// An access with its page id: the bits of an [`Entry`] with the id in place of the page number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
@@ -87,6 +90,8 @@ pub struct LayoutBuilder {
     fd_accesses: u64,
     mapped_accesses: u64,
     writes: u64,
+    /// The largest window of readahead; 0: no page comes in that is not accessed.
+    window: u64,
 }
 
 impl LayoutBuilder {
@@ -121,12 +126,23 @@ impl LayoutBuilder {
         set.cover(pages);
     }
 
+    /// Pages of files that are not accessed may come in too, by readahead in windows of at most this many pages: they have
+    /// ids beside those of the pages that are accessed.
+    pub fn reads_ahead(&mut self, window: u32) {
+        self.window = u64::from(window);
+    }
+
     /// The layout. Fails if there are more pages than ids (2^32 - 512).
-    pub fn finish(self) -> Result<Layout, LayoutError> {
+    pub fn finish(mut self) -> Result<Layout, LayoutError> {
+        let distinct_file = self.file.distinct();
+        if self.window > 0 && distinct_file > 0 {
+            // A window begins behind the one before it, which began at or before the page that was accessed.
+            self.file.add_neighbours(self.window / 2, 2 * self.window, FILE_PAGES);
+        }
         let pages = self.anon.distinct() + self.file.distinct();
         let anon = Placement::new(self.anon, 0);
         let file_base = anon.end().next_multiple_of(REGION_PAGES);
-        let file = Placement::new(self.file, file_base);
+        let file = Placement { distinct: distinct_file, ..Placement::new(self.file, file_base) };
         let ids = file.end();
         if ids > u64::from(u32::MAX) - REGION_PAGES {
             return Err(LayoutError { pages });

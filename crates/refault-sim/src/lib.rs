@@ -33,4 +33,4 @@ mod shadows;
 
 pub use flat_memory::FlatMemory;
 pub use layout::{Access, Layout, LayoutBuilder};
-pub use replay::{Limits, Outcome, Replay};
+pub use replay::{Limits, Outcome, ReadAheadCounts, Replay};

@@ -62,7 +62,6 @@ mod kill;
 mod monitoring;
 mod performance;
 mod policy;
-mod readahead;
 mod scheduler;
 mod task;
 pub mod tree_lock;

@@ -100,6 +100,8 @@ pub trait DynReplay: Send {
     fn run(&mut self, block: &[Access]);
     /// [`Replay::run_weighed`].
     fn run_weighed(&mut self, block: &[Access], bytes: &[u64]) -> u64;
+    /// [`Replay::read_ahead`].
+    fn read_ahead(&mut self, layout: &Layout, window: u32);
     /// [`Replay::outcome`].
     fn outcome(&self) -> Outcome;
     /// [`Replay::policy`].
@@ -117,6 +119,10 @@ impl<P: Policy + Send + 'static> DynReplay for Replay<P> {
 
     fn run_weighed(&mut self, block: &[Access], bytes: &[u64]) -> u64 {
         Replay::run_weighed(self, block, bytes)
+    }
+
+    fn read_ahead(&mut self, layout: &Layout, window: u32) {
+        Replay::read_ahead(self, layout, window);
     }
 
     fn outcome(&self) -> Outcome {

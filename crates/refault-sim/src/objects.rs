@@ -143,6 +143,7 @@ impl ObjectReplay {
             misses: self.misses,
             counters: self.policy.counters(),
             resident: self.memory.objects,
+            read_ahead: None,
         }
     }
 

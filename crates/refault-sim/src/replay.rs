@@ -24,6 +24,8 @@
 //! # Ok::<(), refault_sim::layout::LayoutError>(())
 //! ```
 
+mod read_ahead;
+
 use refault_core::frames::{CachedFrames, KeepEvicted};
 use refault_core::policy::room::{MAX_FRUITLESS_CALLS, make_room};
 use refault_core::policy::{Admission, Bypass, CachedPages, DescriptorReads, HitReport, ReclaimRequest};
@@ -31,6 +33,8 @@ use refault_core::{Counters, Memory, PageId, PageType, Policy};
 
 use crate::flat_memory::{FlatMemory, Swap};
 use crate::layout::{Access, Layout};
+use read_ahead::ReadAhead;
+pub use read_ahead::ReadAheadCounts;
 
 /// Frames that [`CachedFrames`] can name.
 const MAX_FRAMES: usize = (1 << 31) - 1;
@@ -63,6 +67,8 @@ pub struct Outcome {
     pub counters: Counters,
     /// Pages in memory at the end.
     pub resident: usize,
+    /// What was read ahead, if the replay reads ahead.
+    pub read_ahead: Option<ReadAheadCounts>,
 }
 
 /// A policy, its memory and its limit. Feed it blocks of accesses; ask it for the outcome at any time.
@@ -79,6 +85,8 @@ pub struct Replay<P: Policy> {
     /// Times room was made.
     reclaims: u64,
     descriptor_reads: DescriptorReads,
+    /// Readahead, if there is any.
+    ahead: Option<Box<ReadAhead>>,
 }
 
 /// Resident pages at which room is made.
@@ -108,19 +116,20 @@ impl<P: Policy> Replay<P> {
             misses: 0,
             reclaims: 0,
             descriptor_reads: DescriptorReads::default(),
+            ahead: None,
         }
     }
 
     /// Replays the next accesses.
     pub fn run(&mut self, block: &[Access]) {
+        if let Some(mut ahead) = self.ahead.take() {
+            self.run_with_read_ahead(block, &mut ahead);
+            self.ahead = Some(ahead);
+            return;
+        }
         match P::HITS {
             HitReport::Kernel => self.run_ahead(block),
-            HitReport::AccessedBit => block.iter().for_each(|a| {
-                // The access that brings a page in is no hit, but it leaves an entry that a walk can find young later.
-                if !self.memory.touch_any(a.page()) && self.miss(*a) && !a.is_fd() {
-                    self.memory.map_old(a.page());
-                }
-            }),
+            HitReport::AccessedBit => block.iter().for_each(|a| self.bit_access(*a)),
             HitReport::EachAccess => block.chunks(REPORT_AHEAD).for_each(|few| {
                 // So that their cache misses overlap. Most policies have nothing to be read.
                 let read =
@@ -177,13 +186,14 @@ impl<P: Policy> Replay<P> {
             counters.pages_cached += frames.counters().cached;
             counters.pages_reactivated += frames.counters().reactivated;
         }
-        Outcome {
+        self.with_read_ahead(Outcome {
             accesses: self.accesses,
             hits: self.accesses - self.misses,
             misses: self.misses,
             counters,
             resident: self.memory.resident(),
-        }
+            read_ahead: None,
+        })
     }
 
     /// The policy, to look at its state.
@@ -249,6 +259,28 @@ impl<P: Policy> Replay<P> {
         pending
     }
 
+    /// An access where policies look at its bit alone.
+    #[inline]
+    fn bit_access(&mut self, access: Access) {
+        // The access that brings a page in is no hit, but it leaves an entry that a walk can find young later.
+        if !self.memory.touch_any(access.page()) && self.miss(access) && !access.is_fd() {
+            self.memory.map_old(access.page());
+        }
+    }
+
+    /// One access, without looking at others.
+    fn access_alone(&mut self, access: Access) {
+        match P::HITS {
+            HitReport::Kernel => self.kernel_access(access),
+            HitReport::AccessedBit => self.bit_access(access),
+            HitReport::EachAccess if self.memory.is_resident(access.page()) => {
+                self.policy.accessed(access.page(), &mut self.memory);
+            }
+            HitReport::Never if self.memory.is_resident(access.page()) => {}
+            HitReport::EachAccess | HitReport::Never => _ = self.miss(access),
+        }
+    }
+
     /// An access as the kernel treats it: through a mapping only bits are set, through a descriptor the policy is told.
     #[inline]
     fn kernel_access(&mut self, access: Access) {
@@ -283,7 +315,8 @@ impl<P: Policy> Replay<P> {
             if self.is_bypassed(access) {
                 return false;
             }
-            self.make_room(page);
+            let made = self.make_room(page, MAX_FRUITLESS_CALLS);
+            self.memory.counters_mut().limit_overruns += u64::from(!made);
         }
         if P::CACHES_PAGES && self.take_frame(page) {
             self.reactivate(access);
@@ -342,8 +375,9 @@ impl<P: Policy> Replay<P> {
         self.memory.insert(page);
     }
 
+    /// False if nothing can be evicted.
     #[cold]
-    fn make_room(&mut self, incoming: PageId) {
+    fn make_room(&mut self, incoming: PageId, max_fruitless: u32) -> bool {
         self.memory.set_now(self.accesses);
         self.reclaims += 1;
         let request = ReclaimRequest { target: 0, goal: P::RECLAIM_BATCH, incoming: Some(incoming) };
@@ -352,14 +386,14 @@ impl<P: Policy> Replay<P> {
             && let Some(frames) = &mut self.frames
         {
             let memory = &mut KeepEvicted::new(&mut self.memory, frames);
-            make_room(policy, &request, memory, MAX_FRUITLESS_CALLS, |memory| memory.memory().resident() < limit)
+            make_room(policy, &request, memory, max_fruitless, |memory| memory.memory().resident() < limit)
         } else {
             let memory = &mut self.memory;
-            make_room(policy, &request, memory, MAX_FRUITLESS_CALLS, |memory| memory.resident() < limit)
+            make_room(policy, &request, memory, max_fruitless, |memory| memory.resident() < limit)
         };
         let counters = self.memory.counters_mut();
         counters.limit_hits += u64::from(room.calls);
-        counters.limit_overruns += u64::from(!room.made);
+        room.made
     }
 }
 

@@ -20,6 +20,7 @@ mod machine_switching;
 mod miniature;
 mod node_oracle;
 mod objects;
+mod read_ahead;
 mod recorded;
 mod shadow_nodes;
 mod textbook_conformance;

@@ -188,6 +188,7 @@ impl Running {
                 misses: outcome.misses - self.cold.misses,
                 counters: outcome.counters.since(&self.cold.counters),
                 resident: outcome.resident,
+                read_ahead: None,
             },
             bytes: Some(ByteCounts { all: self.replay.bytes() - all, missed: self.replay.bytes_missed() - missed }),
             metadata_bytes: self.replay.metadata_bytes(),

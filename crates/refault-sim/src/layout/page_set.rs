@@ -113,6 +113,36 @@ impl PageSet {
         }
     }
 
+    /// Takes in the neighbours of each number of the set: those from `before` below it, and up to `after` above it. None
+    /// lies below the beginning of its file, which is a multiple of `file`, or above the file's last number in the set.
+    pub(super) fn add_neighbours(&mut self, before: u64, after: u64, file: u64) {
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        let mut last = None;
+        for page in self.numbers() {
+            let first = page.saturating_sub(before).max(page / file * file);
+            if last.is_some_and(|last: u64| last / file != page / file) {
+                end_at(&mut runs, last);
+            }
+            match runs.last_mut() {
+                Some(run) if first <= run.end => run.end = page + after + 1,
+                _ => runs.push(first..page + after + 1),
+            }
+            last = Some(page);
+        }
+        end_at(&mut runs, last);
+        runs.into_iter().flatten().for_each(|page| self.insert(page));
+    }
+
+    /// All numbers, ascending.
+    fn numbers(&self) -> impl Iterator<Item = u64> {
+        self.chunks.sorted().into_iter().flat_map(move |(chunk, place)| {
+            (0..CHUNK_PAGES).filter_map(move |at| {
+                let word = self.bits[place * CHUNK_WORDS + (at / 64) as usize];
+                (word >> (at % 64) & 1 != 0).then_some(chunk * CHUNK_PAGES + at)
+            })
+        })
+    }
+
     #[cold]
     fn grow(&mut self, chunk: u64) -> usize {
         self.bits.resize(self.bits.len() + CHUNK_WORDS, 0);
@@ -134,6 +164,13 @@ impl PageSet {
             }
         }
         (pages, Ranks { chunks: self.chunks, words })
+    }
+}
+
+/// Ends the last run of a file with its last number.
+fn end_at(runs: &mut [Range<u64>], last: Option<u64>) {
+    if let (Some(run), Some(last)) = (runs.last_mut(), last) {
+        run.end = last + 1;
     }
 }
 

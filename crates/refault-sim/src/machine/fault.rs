@@ -6,6 +6,7 @@
 //!
 //! Kernel: `do_anonymous_page`, `do_swap_page` in `mm/memory.c`; `filemap_fault`, `filemap_read` in `mm/filemap.c`.
 
+use refault_core::memory::readahead::{SwapWindow, Window};
 use refault_core::policy::{AccessReport, Admission, HitReport};
 use refault_core::{PageId, PageType};
 use refault_trace::Kind;
@@ -14,7 +15,6 @@ use super::Machine;
 use super::device::Direction;
 use super::group::GroupId;
 use super::memory::{Completion, entry, state};
-use super::readahead::{SwapWindow, Window};
 
 /// Sleep until a time, stalled for memory or not.
 #[derive(Clone, Copy, Debug)]
@@ -108,7 +108,7 @@ impl Machine {
             self.dirty_file_page(page, outcome);
         }
         let file = self.tasks[id].file.as_mut().expect("invariant: tested above");
-        file.window.hit(offset);
+        file.window.hit(offset.into());
         match file.reads.report(self.hit_report, page, write, !missed) {
             AccessReport::Tell => {
                 if self.hit_report == HitReport::Kernel {
@@ -125,15 +125,15 @@ impl Machine {
     fn descriptor_window(&mut self, id: usize, first: PageId, offset: u32, pages: u32, random: bool) -> Window {
         let most = self.config.readahead;
         if random || most == 0 {
-            return Window { start: offset, len: 1, marker: None };
+            return Window { start: u64::from(offset), len: 1, marker: None };
         }
         let states = &self.memory.state;
-        let cached = |most: u32| {
-            let before = (offset - most.min(offset)..offset).rev();
-            before.take_while(|o| states[(first + o) as usize] & state::RESIDENT != 0).count() as u32
+        let cached = |most: u64| {
+            let before = (offset - (most as u32).min(offset)..offset).rev();
+            before.take_while(|o| states[(first + o) as usize] & state::RESIDENT != 0).count() as u64
         };
         let file = self.tasks[id].file.as_mut().expect("invariant: the caller has one");
-        file.window.miss(offset, pages, most, cached)
+        file.window.miss(offset.into(), pages.into(), most.into(), cached)
     }
 
     /// The next window, because a marked page was used; `in_fault`: by a fault, which marks what it reads ahead too (spec:
@@ -144,7 +144,7 @@ impl Machine {
         if file.random || most == 0 {
             return;
         }
-        let window = file.window.marked(offset, pages, most);
+        let window = file.window.marked(offset.into(), pages.into(), most.into());
         // No task waits for these pages; a failure only ends the window.
         let _ = self.read_window(id, first, window, None, in_fault, outcome);
     }
@@ -166,9 +166,9 @@ impl Machine {
         } else if missed {
             let file = self.tasks[id].file.as_mut().expect("invariant: tested above");
             let window = if random || most == 0 {
-                Window { start: offset, len: 1, marker: None }
+                Window { start: u64::from(offset), len: 1, marker: None }
             } else {
-                file.window.mapped_miss(offset, pages, most)
+                file.window.mapped_miss(offset.into(), pages.into(), most.into())
             };
             self.read_window(id, first, window, Some(offset), recency, outcome)?;
             self.count_major_fault(id);
@@ -334,7 +334,8 @@ impl Machine {
         let mut run: Option<(PageId, u32)> = None;
         let mut workingset = false;
         let mut result = Ok(());
-        for offset in window.start..window.start + window.len {
+        // A file has fewer than 2^32 pages.
+        for offset in window.start as u32..(window.start + window.len) as u32 {
             let page = first + offset;
             let demanded = demand == Some(offset);
             if self.memory.has(page, state::RESIDENT) {
@@ -346,7 +347,7 @@ impl Machine {
                 in_fault,
                 overwrites: false,
                 speculative: !demanded,
-                bits: bits | if window.marker == Some(offset) { state::MARKER } else { 0 },
+                bits: bits | if window.marker == Some(offset.into()) { state::MARKER } else { 0 },
             };
             match self.bring_in(id, page, bring, outcome) {
                 Ok(true) => self.submit_file_read(run.take(), workingset, outcome),

@@ -3,6 +3,7 @@
 //! A hit through a mapping is one load and one store in the mapping's page-table entries; a hit through a descriptor is
 //! one load of the page's bits and, for the kernels' policies, one call of the policy. Everything else leaves the loop.
 
+use refault_core::memory::readahead::{FileWindow, SwapWindow};
 use refault_core::policy::{AccessReport, DescriptorReads, HitReport, Policy};
 use refault_core::{Memory, PageId};
 use refault_trace::{Entry, Kind, TraceError, TraceReader};
@@ -13,7 +14,6 @@ use super::happenings::{Happened, Happening};
 use super::latency::OperationLatency;
 use super::memory::{MachineMemory, REGION_PAGES, entry, state};
 use super::pressure::activity;
-use super::readahead::{FileWindow, SwapWindow};
 use super::{Event, File, LOOKAHEAD, Machine};
 
 /// Where a task is in its life.
@@ -465,6 +465,8 @@ pub(super) fn run_hits<P: Policy>(
         .map_or((0, usize::MAX, DescriptorReads::default()), |file| (file.first, file.mapping, file.reads));
     let mut time = run.from;
     let mut at = task.at;
+    // Where the file was read last, which readahead goes on from.
+    let mut last_read = None;
     let stop = loop {
         if time >= run.until {
             break Stop::Ahead;
@@ -486,6 +488,7 @@ pub(super) fn run_hits<P: Policy>(
                 break Stop::Miss;
             }
             time += read_hit;
+            last_read = Some(offset as u64);
             match reads.report(P::HITS, page, access.write(), true) {
                 AccessReport::Tell => {
                     time += mark_accessed;
@@ -524,6 +527,9 @@ pub(super) fn run_hits<P: Policy>(
     };
     if let Some(file) = &mut task.file {
         file.reads = reads;
+        if let Some(offset) = last_read {
+            file.window.hit(offset);
+        }
     }
     task.accesses += (at - task.at) as u64;
     task.at = at;

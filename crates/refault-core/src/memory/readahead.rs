@@ -1,30 +1,43 @@
 //! Readahead: which pages are read together with one that is missing (spec: overview §10).
 //!
 //! Pure arithmetic on windows; the callers read what is not in memory yet. Each open file and each task's swapped
-//! memory has its own state.
+//! memory has its own state. The simulated machine and the replay of traces share it. Cost: O(1) per miss, and a look at
+//! up to a window of pages before one that follows no read.
 //!
 //! Kernel: `page_cache_sync_ra`, `page_cache_async_ra`, `get_init_ra_size`, `get_next_ra_size` in `mm/readahead.c`;
 //! `do_sync_mmap_readahead` in `mm/filemap.c`; `swap_vma_readahead`, `swap_cluster_readahead`, `__swapin_nr_pages` in
 //! `mm/swap_state.c`.
+//!
+//! ```
+//! use refault_core::memory::readahead::FileWindow;
+//!
+//! let mut file = FileWindow::default();
+//! let first = file.miss(0, 1000, 32, |_| 0);
+//! assert_eq!((first.start, first.len, first.marker), (0, 4, Some(1)));
+//! // The reader has come to the marked page.
+//! assert_eq!(file.marked(1, 1000, 32).len, 8);
+//! ```
 
 /// A stretch of pages to read, in offsets from the start of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Window {
-    pub start: u32,
-    pub len: u32,
+pub struct Window {
+    /// The first page.
+    pub start: u64,
+    /// How many pages, none of them behind the end of the file.
+    pub len: u64,
     /// Reading this page starts the next window.
-    pub marker: Option<u32>,
+    pub marker: Option<u64>,
 }
 
 /// Readahead state of one open file.
 #[derive(Clone, Debug, Default)]
-pub(super) struct FileWindow {
+pub struct FileWindow {
     /// Where the last window ended.
-    end: u32,
+    end: u64,
     /// Size of the last window.
-    size: u32,
+    size: u64,
     /// Page of the last read.
-    last: Option<u32>,
+    last: Option<u64>,
     /// Misses less hits of mapped accesses: beyond 100 nothing is read around.
     pub misses: i32,
 }
@@ -35,7 +48,7 @@ const MISSES_LIMIT: i32 = 100;
 impl FileWindow {
     /// Reading page `at` of a file of `pages` was a miss; `cached` tells how many pages directly before it are in
     /// memory, at most `max`.
-    pub fn miss(&mut self, at: u32, pages: u32, max: u32, cached: impl Fn(u32) -> u32) -> Window {
+    pub fn miss(&mut self, at: u64, pages: u64, max: u64, cached: impl Fn(u64) -> u64) -> Window {
         let continues = self.last.is_some_and(|last| at >= last && at - last <= 1);
         self.last = Some(at);
         if at == 0 || continues {
@@ -59,7 +72,7 @@ impl FileWindow {
     }
 
     /// The marked page `at` was read: the next window.
-    pub fn marked(&mut self, at: u32, pages: u32, max: u32) -> Window {
+    pub fn marked(&mut self, at: u64, pages: u64, max: u64) -> Window {
         self.last = Some(at);
         let start = if self.size == 0 { at + 1 } else { self.end };
         let size = self.size.max(1);
@@ -74,12 +87,12 @@ impl FileWindow {
     }
 
     /// A page was read that was there and not marked.
-    pub fn hit(&mut self, at: u32) {
+    pub fn hit(&mut self, at: u64) {
         self.last = Some(at);
     }
 
     /// A mapped access missed page `at`.
-    pub fn mapped_miss(&mut self, at: u32, pages: u32, max: u32) -> Window {
+    pub fn mapped_miss(&mut self, at: u64, pages: u64, max: u64) -> Window {
         self.misses = (self.misses + 1).min(MISSES_LIMIT * 10);
         if self.misses > MISSES_LIMIT {
             return Window { start: at, len: 1, marker: None };
@@ -89,7 +102,7 @@ impl FileWindow {
         self.set(start, max, Some(marker), pages)
     }
 
-    fn set(&mut self, start: u32, len: u32, marker: Option<u32>, pages: u32) -> Window {
+    fn set(&mut self, start: u64, len: u64, marker: Option<u64>, pages: u64) -> Window {
         let len = len.min(pages.saturating_sub(start));
         (self.end, self.size) = (start + len, len);
         Window { start, len, marker: marker.filter(|m| *m >= start && *m < start + len) }
@@ -98,7 +111,7 @@ impl FileWindow {
 
 /// Readahead state of a task's swapped memory.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SwapWindow {
+pub struct SwapWindow {
     last: Option<u32>,
     size: u32,
     /// Pages read ahead that were used since the last miss.
