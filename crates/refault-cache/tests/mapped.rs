@@ -19,7 +19,7 @@ use refault_cache::{CacheOptions, CachedFile, OpenError, PageCache, WriteBack};
 
 /// Pages of memory, and of the longest file.
 const MEMORY: usize = 64;
-const MOST: usize = 150 * PAGE;
+const MAX_LENGTH: usize = 150 * PAGE;
 const STEPS: usize = 400;
 
 /// How the cache's writes reach the file.
@@ -168,7 +168,7 @@ fn bytes(random: &mut Random, length: usize) -> Vec<u8> {
 /// Returns whether the file system takes part.
 fn history(door: Door, seed: u64) -> bool {
     let mut random = Random::new(seed);
-    let length = random.index(MOST);
+    let length = random.index(MAX_LENGTH);
     let mut model = bytes(&mut random, length);
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let path = directory.path().join("data");
@@ -193,7 +193,7 @@ fn history(door: Door, seed: u64) -> bool {
         let mut through = [!door.writes_back(); 2];
         for step in 0..STEPS {
             let turn = random.index(2);
-            let (at, length) = (random.index(MOST), 1 + random.index(if step % 16 == 0 { 40 } else { 3 } * PAGE));
+            let (at, length) = (random.index(MAX_LENGTH), 1 + random.index(if step % 16 == 0 { 40 } else { 3 } * PAGE));
             // Whole pages go another way than parts of them.
             let (at, length) = match random.below(3) {
                 0 => (at / PAGE * PAGE, length.next_multiple_of(PAGE)),
@@ -224,7 +224,7 @@ fn history(door: Door, seed: u64) -> bool {
                 }
                 14..17 => {
                     file.sync().expect("syncs");
-                    told(beside.difference(&model, 0..MOST * 2, anew), "a sync");
+                    told(beside.difference(&model, 0..MAX_LENGTH * 2, anew), "a sync");
                     assert_eq!(cache.report().dirty_bytes, 0);
                 }
                 17..19 => {
@@ -233,7 +233,7 @@ fn history(door: Door, seed: u64) -> bool {
                 }
                 19 => {
                     file.reload().expect("reloads");
-                    told(beside.difference(&model, 0..MOST * 2, anew), "a reload");
+                    told(beside.difference(&model, 0..MAX_LENGTH * 2, anew), "a reload");
                 }
                 20 => file.evict(at as u64..(at + length) as u64),
                 21 => file.prefetch(at as u64..(at + length) as u64),
@@ -245,7 +245,7 @@ fn history(door: Door, seed: u64) -> bool {
                     // The last handle writes what waits, as each does of which there is no other.
                     let [one, two] = handles;
                     drop((one, two));
-                    told(beside.difference(&model, 0..MOST * 2, anew), "a close");
+                    told(beside.difference(&model, 0..MAX_LENGTH * 2, anew), "a close");
                     handles = [door.open(&cache, &path), door.open(&cache, &path)];
                     through = [!door.writes_back(); 2];
                 }
@@ -268,7 +268,7 @@ fn history(door: Door, seed: u64) -> bool {
             assert_eq!(handles[1 - turn].len(), model.len() as u64, "{door:?}, seed {seed}, step {step}");
         }
         handles[0].sync().expect("syncs");
-        assert_eq!(beside.difference(&model, 0..MOST * 2, true), None, "{door:?}, seed {seed}, at the end");
+        assert_eq!(beside.difference(&model, 0..MAX_LENGTH * 2, true), None, "{door:?}, seed {seed}, at the end");
     });
     assert!(beside.touched.load(Ordering::Relaxed) > 0, "nothing was mapped");
     true

@@ -274,7 +274,7 @@ const LARGE_FOLDERS: &[(&str, usize)] = &[
     ("refault-lab", 16),
     ("refault-lab/experiments/freepool", 14),
     ("refault-pager", 44),
-    ("refault-sim/machine", 27),
+    ("refault-sim/machine", 26),
     ("refault-store", 15),
     ("refault-trace", 21),
     ("refault-trace/formats", 25),
