@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike, fspath
@@ -13,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _refault
-from .tables import columns
+from .tables import columns as page_columns
+from .tables import write_csv
 
 KINDS = ("anon", "fd", "mapped")
 
@@ -122,30 +124,54 @@ class Trace:
     def from_table(
         cls,
         source: Any,
-        page: str,
+        page: str | None = None,
         *,
         write: str | None = None,
         time: str | None = None,
+        columns: Mapping[str, str] | Sequence[tuple[str, str]] | None = None,
         kind: str | None = None,
         name: str | None = None,
+        **reading: Any,
     ) -> Trace:
         """A trace in a table: a path or URI of Parquet or Arrow, or a data frame. Needs pyarrow.
 
         >>> import pyarrow
-        >>> table = pyarrow.table({"key": ["a", "b", "a"], "op": ["read", "write", "read"]})
+        >>> table = pyarrow.table({"key": ["a", "b", "a"], "op": ["read", "write", "read"], "size": [9000, 1, 9000]})
         >>> Trace.from_table(table, page="key", write="op").pages().tolist()
         [0, 1, 0]
+        >>> Trace.from_table(table, columns={"object": "key"}).counts()["distinct_pages"]  # 3 pages and 1
+        4
 
         Parameters
         ----------
-        page : the column of page numbers, or of texts, which are numbered as they come and are a page each
+        page : the column of page numbers, or of texts, which are numbered as they come and are a page each. Without it,
+            columns mean what they mean in CSV: objects with sizes, offsets on devices, times to live and so on
         write : the column that says which accesses write: true or false, or ``read``, ``write``, ``r``, ``w``
         time : the column of times; a table whose times go back is refused, as the order of rows is that of accesses
+        columns : without `page`: what columns are, as of :class:`Trace`, beside those that their names tell; the types of
+            times tell their units
         kind, name : as of :class:`Trace`
+        reading : without `page`: ``block_bytes`` and the other options of :class:`Trace` for files
+
+        The table is read as a whole. Without `page` its rows are on disk, in a temporary directory, while they are read.
         """
-        pages, writes = columns(source, page, write, time)
         label = name or (fspath(source) if isinstance(source, (str, PathLike)) else "table")
-        return cls(pages, writes=writes, kind=kind, name=label)
+        if page is not None:
+            if columns is not None or reading:
+                given = ["columns"] if columns is not None else []
+                raise ValueError(f"{' and '.join([*given, *reading])}: only without page, which says what the rows are")
+            pages, writes = page_columns(source, page, write, time)
+            return cls(pages, writes=writes, kind=kind, name=label)
+        if write is not None or time is not None:
+            raise ValueError("write and time belong to page: without it name them in columns, as operation and time")
+        told = columns.items() if isinstance(columns, Mapping) else columns or ()
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "table.csv")
+            fields = write_csv(source, path, told)
+            try:
+                return cls(path, format="csv", columns=fields, kind=kind, name=label, **reading).decode()
+            except ValueError as error:  # The rows lie in a file of no name: the table's name stands for them.
+                raise ValueError(str(error).replace(path, label)) from None
 
     @classmethod
     def workload(cls, spec: str) -> Trace:

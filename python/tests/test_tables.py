@@ -69,3 +69,78 @@ def test_what_is_not_understood_is_refused_with_a_way_out(tmp_path):
     written("parquet", str(tmp_path / "trace.parquet"))
     with pytest.raises(ValueError, match="no column 'lba'"):
         refault.Trace.from_table(tmp_path / "trace.parquet", page="lba")
+
+
+def csv_of(table, path):
+    """The same rows as they would be written by hand."""
+    rows = [",".join(table.column_names)]
+    rows += [",".join(str(value) for value in row.values()) for row in table.to_pylist()]
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+NUMBERS = np.random.default_rng(5)
+SIZED = pyarrow.table(
+    {
+        "at": np.arange(800) * 7,
+        "what": [f"object {n}" for n in NUMBERS.zipf(1.3, 800).clip(max=60)],
+        "bytes_long": NUMBERS.integers(1, 40_000, 800),
+        "op": [("get", "set", "delete")[n % 3] for n in range(800)],
+        "ttl": [60] * 800,
+    }
+)
+TOLD = {"object": "what", "size": "bytes_long", "time_us": "at"}
+
+
+@pytest.mark.filterwarnings("ignore::refault.TraceWarning")
+@pytest.mark.parametrize("form", ["parquet", "arrow", "stream", "frame"])
+def test_columns_mean_what_they_mean_in_csv(form, tmp_path):
+    source = SIZED
+    if form == "parquet":
+        source = tmp_path / "sized.parquet"
+        parquet.write_table(SIZED, source, row_group_size=90)
+    elif form != "frame":
+        source = tmp_path / "sized.data"
+        opened = {"arrow": pyarrow.ipc.new_file, "stream": pyarrow.ipc.new_stream}[form]
+        with opened(source, SIZED.schema) as writer:
+            writer.write_table(SIZED, max_chunksize=90)
+    trace = refault.Trace.from_table(source, columns=TOLD)
+    expected = refault.Trace(csv_of(SIZED, tmp_path / "sized.csv"), columns=TOLD)
+    assert trace.counts() == expected.counts()
+    assert trace.pages().tolist() == expected.pages().tolist()
+    assert [remark for remark in trace.remarks() if "ttl" in remark or "live" in remark]
+    ours, theirs = (refault.compare(one, policies=["lru"], memory=["20%"]).rows[0] for one in (trace, expected))
+    assert ours["misses"] == theirs["misses"]
+    one_each = refault.Trace.from_table(source, columns=TOLD, objects_have_sizes=False)
+    accessed = {row["what"] for row in SIZED.to_pylist() if row["op"] != "delete"}
+    assert one_each.counts()["distinct_pages"] == len(accessed)
+
+
+def test_names_and_types_say_what_columns_are(tmp_path):
+    """Usual names need no telling, times know their units, and a boolean tells writes."""
+    stamps = pyarrow.array([1_000_000, 2_000_000, 3_000_000], pyarrow.timestamp("us"))
+    table = pyarrow.table({"timestamp": stamps, "offset": [0, 8192, 4096], "size": [8192, 1, 1], "write": [True, False, False]})
+    trace = refault.Trace.from_table(table, strict=True)
+    assert trace.pages().tolist() == [0, 1, 2, 1]
+    assert trace.to_arrays()["writes"].tolist() == [True, True, False, False]
+    parquet.write_table(table, tmp_path / "disk.parquet")
+    assert refault.Trace.from_table(tmp_path / "disk.parquet").pages().tolist() == [0, 1, 2, 1]
+    # Texts that no line can hold are objects all the same, and nothing is mixed up.
+    texts = pyarrow.table({"key": ["a\nb", 'say "a", b', "a\nb", "a"]})
+    assert refault.Trace.from_table(texts).counts()["distinct_pages"] == 3
+    raw = pyarrow.table({"key": pyarrow.array([b"\xff\x00", b"\xff", b"\xff\x00"])})
+    assert refault.Trace.from_table(raw).counts()["distinct_pages"] == 2
+
+
+def test_what_is_asked_for_wrongly_is_told_by_name():
+    table = pyarrow.table({"key": ["a", "b"], "size": [1, None], "deep": [[1], [2]]})
+    refusals = [
+        ({"page": "key", "columns": {"size": "size"}}, "columns: only without page"),
+        ({"page": "key", "strict": True}, "strict: only without page"),
+        ({"write": "op"}, "belong to page"),
+        ({"columns": {"object": "name"}}, "no column 'name': choose from key, size, deep"),
+        ({"columns": {"object": "key", "size": "deep"}, "name": "mine", "strict": True}, "mine"),
+    ]
+    for arguments, message in refusals:
+        with pytest.raises(ValueError, match=message):
+            refault.Trace.from_table(table, **arguments)
